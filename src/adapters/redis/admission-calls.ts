@@ -277,9 +277,9 @@ function parseAdmitted(fields: Fields, { run }: { readonly run: NewRun }) {
   };
 }
 
-/** Of a start without rates it is empty. */
+/** Of a start without rates there is none. */
 function parseRateLeft(left: unknown) {
-  const [limit, perMs, remaining, resetMs] = left as readonly number[];
+  const [limit, perMs, remaining, resetMs] = (left ?? []) as readonly number[];
   return limit === undefined ? {} : { rateLeft: { limit, perMs, remaining, resetMs } as RateLeft };
 }
 

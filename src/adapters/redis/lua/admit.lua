@@ -11,7 +11,7 @@
   from [15] on: the change, as parts/plan-change.lua describes it
   The reservation of a key is "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]".
   Returns {"performed", now, answers}; an answer is
-  {"admitted", now, status, active, limit, claims, keysKept, early, woken, rateLeft},
+  {"admitted", now, status, active, limit, claims, keysKept, early[, woken, rateLeft]},
   {"queued", now, gate or rate, position, deadlineAtMs, keysKept, early, woken, rateLeft[, startsAtMs]}, {"replayed", now, "runId", id, "status", status} or {"too_late", now}, or an
   error code with its fields: {"idempotency_key_reused", now}, {"idempotency_key_in_flight", now}, {"tenant_stopped", now},
   {"unauthenticated", now}, {"version_conflict", now}, {"max_concurrent_runs_reached", now, "limit", n, "active", n[, "gate", id]}, {"queue_full", now, "limit", n[, "gate", id]},
@@ -29,22 +29,14 @@ local runningKey, limits
 --@include places
 --@include use-gates
 --@include use-limits
---@include is-metered
---@include rate-left
-
--- How many starts go before this one in its rate, itself included: as many as the rate lets through until then.
-local function positionInRate(run, ratesText)
-  for id, limit, perMs in string.gmatch(ratesText, "([^ ]+) ([^ ]+) ([^ ]+) [^ ]+ [^ ]+") do
-    if id == run.rate then return math.max(1, math.ceil((run.startsAt - nowMs) * limit / perMs)) end
-  end
-  return 1
-end
 
 -- What a start is answered that waits: more may wait before it than it found, and some of them may leave.
 local function queuedAnswer(known, run, keysKept, early, woken, ratesText)
-  local left = rateLeft(known, ratesText)
+  local left = {}
+  if ratesText ~= "" then left = useLimits().left(known, ratesText) end
   if run.rate then
-    return { "queued", now, run.rate, positionInRate(run, ratesText), run.deadline, keysKept, early, woken, left, run.startsAt }
+    local position = useLimits().positionOf(run, ratesText)
+    return { "queued", now, run.rate, position, run.deadline, keysKept, early, woken, left, run.startsAt }
   end
   local gates, queues = useGates()
   local gate = gates.of(known, run.gates[run.held + 1].id)
@@ -55,7 +47,7 @@ local function perform(ARGV)
   local tenant, runId, credential, workflow, revision = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
   local definition, actor, digest, fingerprint, started, plan = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
   local ratesText, budgetsText = ARGV[13], ARGV[14]
-  beginLimits()
+  limitsInUse = nil
   local at, retake = 15, nil
   local known = tenantOf(tenant)
   local settings, runKey = settingsOf(known), known.runPrefix .. runId
@@ -69,7 +61,8 @@ local function perform(ARGV)
     local kept = digest ~= "" and redis.call("ZCARD", known.keyedKey) or ""
     if waiting and useGates().isQueued(waiting) then return queuedAnswer(known, waiting, kept, "", {}, ratesText) end
     --@include granted-claims
-    return { "admitted", now, current, known.active, limit, granted, kept, "", {}, rateLeft(known, ratesText) }
+    if ratesText == "" then return { "admitted", now, current, known.active, limit, granted, kept, "" } end
+    return { "admitted", now, current, known.active, limit, granted, kept, "", {}, useLimits().left(known, ratesText) }
   end
   if credential ~= "" and string.find(settings.revoked, " " .. credential .. " ", 1, true) then
     return { "unauthenticated", now }
@@ -107,8 +100,8 @@ local function perform(ARGV)
   local runQuota = tonumber(settings.activeMax) or activeMax
   if known.active + waitingInAll >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
   --@include insert-run
-  local left = rateLeft(known, ratesText)
-  if not entered then return { "admitted", now, status, active, limit, claims, keysKept, early, {}, left } end
+  local left = ratesText ~= "" and useLimits().left(known, ratesText) or nil
+  if not entered then return { "admitted", now, status, active, limit, claims, keysKept, early, left and {}, left } end
   local woken = {}
   for _, id in ipairs(entered.woken) do
     if id ~= runId then woken[#woken + 1] = id end

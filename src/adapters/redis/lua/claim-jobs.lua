@@ -21,7 +21,7 @@ local nowUs = time[1] * 1000000 + time[2]
 
 local settings = redis.call("HMGET", KEYS[1], "stopped", "revoked", "limits", "budgets")
 local runningKey, limits, start, dueKey = KEYS[5], settings[3] or "", KEYS[6], KEYS[3]
-local known = { id = ARGV[2], settings = { budgets = settings[4] or "" } }
+local budgetsText, known = settings[4] or "", nil
 local eventsMax = "0" -- A claim spends nothing, and tells the feed nothing.
 local function settingsOf(tenant)
   return tenant.settings
@@ -32,7 +32,6 @@ end
 --@include worker-word
 --@include places
 --@include use-limits
---@include is-metered
 local lastFence = tonumber(redis.call("GET", KEYS[2]) or 0)
 redis.call("ZCARD", KEYS[3]) -- Refuses a key of another type while nothing is written yet, as ZSCORE does below.
 local because
@@ -51,7 +50,8 @@ local function judge(runKey, state)
   return run[2] and "run_cancelling"
 end
 
-local texts, taken, parked, answers = {}, {}, {}, {}
+local texts, taken, answers = {}, {}, {}
+local parked = nil
 for index = 4, #ARGV, 4 do
   local jobId, claimToken, claimWorker, leaseMs = ARGV[index], ARGV[index + 1], ARGV[index + 2], ARGV[index + 3]
   local runKey = KEYS[6 + index / 4]
@@ -64,22 +64,24 @@ for index = 4, #ARGV, 4 do
   if state == "ready" and not refusal then
     pool, claimWorker = places.counted(claimWorker)
     refusal = pool and places.refusal(topic, pool)
-    if not refusal and isMetered(known.settings.budgets, limits, topic, spec) then
+    if not refusal and (budgetsText ~= "" or string.sub(spec, 1, 10) == '{"meter":"'
+      or limits ~= "" and string.find(limits, " u:" .. topic .. "=", 1, true)) then
       local _, _, meters = useLimits()
+      known = known or { id = ARGV[2], settings = { budgets = budgetsText } }
       local job = { topic = topic, spec = spec, id = jobId, createdAt = createdAt }
-      local cost, mark = meters.judge(known, limits, job), nil
+      local cost = meters.judge(known, limits, job)
       refusal, againInMs = cost.refusal, cost.againInMs
       if refusal then
         meters.keepRefused(known, job, cost)
       else
-        charge, mark = meters.take(known, job, cost, claimToken)
-        claimWorker = writeWorker((readWorker(claimWorker)), pool, mark)
+        charge, claimWorker = meters.take(known, job, cost, claimToken, claimWorker)
       end
       if cost.holds then
         local readyKey = KEYS[4] .. topic
         redis.call("ZSCORE", readyKey, jobId)
         text = table.concat({ "parked", republished, cost.holds.id, "- - - - -", progress, createdAt, topic, spec, inputKey }, " ")
         texts[jobId] = text
+        parked = parked or {}
         parked[#parked + 1] = { runKey = runKey, jobId = jobId, text = text, readyKey = readyKey }
       end
     end
@@ -107,10 +109,12 @@ for index = 4, #ARGV, 4 do
   end
 end
 
-local commands = {}
-planLimits(known, commands)
-for _, command in ipairs(commands) do redis.call(unpack(command)) end
-for _, job in ipairs(parked) do
+if limitsInUse then
+  local commands = {}
+  limitsInUse.plan(known, commands)
+  for _, command in ipairs(commands) do redis.call(unpack(command)) end
+end
+for _, job in ipairs(parked or {}) do
   redis.call("HSET", job.runKey, "job:" .. job.jobId, job.text)
   redis.call("ZREM", job.readyKey, job.jobId)
   redis.call("ZREM", KEYS[3], "unclaimed " .. ARGV[2] .. " " .. job.jobId)

@@ -25,7 +25,6 @@ local runningKey, limits
 --@include places
 --@include use-gates
 --@include use-limits
---@include is-metered
 
 local function perform(ARGV)
   local tenant, runId, guardToken, guardFence, policy = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -33,7 +32,7 @@ local function perform(ARGV)
   local version, at, known = tonumber(expected), 12, tenantOf(tenant)
   local runKey, inboxKey, activeKey, eventsKey = known.runPrefix .. runId, known.inboxPrefix .. runId, known.activeKey, known.eventsKey
   runningKey, limits, places.changes = known.runningKey, nil, {}
-  beginLimits()
+  limitsInUse = nil
   local committed = string.format("%.0f", version + 1)
   local run = redis.call("HMGET", runKey,
     "status", "version", "reservation", "drains", "row:" .. committed, "cancel", "parent", "treeSize", "retries",
@@ -94,7 +93,7 @@ local function perform(ARGV)
     end
   end
   --@include plan-change
-  planLimits(known, writes)
+  if limitsInUse then limitsInUse.plan(known, writes) end
   local releases = ends or left == 0
   if waiting > 0 and releases then
     dueGone[#dueGone + 1] = attention
@@ -104,7 +103,7 @@ local function perform(ARGV)
   end
 
   -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
-  addCrossings(known)
+  if limitsInUse then limitsInUse.tell(known) end
   redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
     "at", now, "type", ends and "run_ended" or "run_changed", "subject", runId, "actor", "engine",
     "detail", (ends and status or nextVersion .. " " .. status) .. news)

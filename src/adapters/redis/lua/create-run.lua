@@ -12,7 +12,7 @@
   ARGV[32] its gates, as parts/judge-gates.lua describes them, or ""  ARGV[33] its rates, ARGV[34] the budgets of its workflow, as
   parts/judge-rates.lua describes them, or ""
   ARGV from 35 on: the change, as parts/plan-change.lua describes it
-  Returns {"admitted", now, status, active, limit, claims, keysKept, early, {}, rateLeft}, {"reservation_lost", now} or {"too_late", now}, or an error code
+  Returns {"admitted", now, status, active, limit, claims, keysKept, early, {}[, rateLeft]}, {"reservation_lost", now} or {"too_late", now}, or an error code
   with its fields: {"stale_fence", now}, {"tenant_stopped", now}, {"unauthenticated", now}, {"version_conflict", now},
   {"max_concurrent_runs_reached", now, "limit", n, "active", n[, "gate", id]}, {"quota_reached", now, "quota", "active_runs", "limit", n},
   {"start_rate_exceeded", now, "rate", id, "retryAfterMs", ms}, {"budget_exhausted", now, "budget", id, "resetsAtMs", ms},
@@ -34,15 +34,13 @@ local limit, runningKey, limits = settings.limit, known.runningKey, settings.lim
 --@include places
 --@include use-gates
 --@include use-limits
---@include is-metered
---@include rate-left
 local run = redis.call("HMGET", runKey, "status", "buried")
 local current = run[1] or run[2]
 known.active = redis.call("ZCARD", known.activeKey)
 if current then
   --@include granted-claims
-  return { "admitted", now, current, known.active, limit, granted, digest ~= "" and redis.call("ZCARD", known.keyedKey) or "", "", {},
-    rateLeft(known, ratesText) }
+  return { "admitted", now, current, known.active, limit, granted, digest ~= "" and redis.call("ZCARD", known.keyedKey) or "", "",
+    {}, ratesText ~= "" and useLimits().left(known, ratesText) or nil }
 end
 
 local lock = redis.call("GET", KEYS[3])
@@ -81,4 +79,4 @@ local runQuota = tonumber(settings.activeMax) or activeMax
 if known.active + waitingInAll >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
 --@include insert-run
 writeLater()
-return { "admitted", now, status, active, limit, claims, keysKept, early, {}, rateLeft(known, ratesText) }
+return { "admitted", now, status, active, limit, claims, keysKept, early, {}, ratesText ~= "" and useLimits().left(known, ratesText) or nil }

@@ -33,7 +33,7 @@ redis.call("ZCARD", KEYS[4]) -- Refuses a key of another type while nothing is w
 local plan = planRemoval(ARGV[2], ARGV[3], true)
 for _, key in ipairs(plan.locks) do redis.call("GET", key) end
 redis.call("XRANGE", trailKey, "-", "+", "COUNT", 1)
-addCrossings(tenantOf(ARGV[2]))
+if limitsInUse then limitsInUse.tell(tenantOf(ARGV[2])) end
 if plan.more then
   removePlanned(plan)
   return { "more", now }

@@ -35,18 +35,6 @@ local runningKey, limits
 --@include places
 --@include use-gates
 --@include use-limits
---@include is-metered
-
--- The report of a claim that was lost or voided comes too late for the run, and says what was used all the same: once.
-local function countLate(known, runKey, text, ARGV)
-  local _, _, meters = useLimits()
-  local charge, commands = meters.parse(text), { { "HDEL", runKey, "charge:" .. ARGV[14] } }
-  if not charge.settled then return end
-  meters.settle(known, charge, ARGV[22], meters.amountsOf(ARGV[21]))
-  planLimits(known, commands)
-  addCrossings(known)
-  for _, command in ipairs(commands) do redis.call(unpack(command)) end
-end
 
 local function perform(ARGV)
   local tenant, runId, credential, token, instance = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -59,7 +47,7 @@ local function perform(ARGV)
   local fenceKey = start .. "fence"
   local trailKey, approvalKey = start .. "trail:" .. tenant, start .. "approval-record:" .. tenant .. ":" .. subject
   runningKey, limits, places.changes = known.runningKey, nil, {}
-  beginLimits()
+  limitsInUse = nil
 
   local function approvalNow()
     return kind == "decision" and redis.call("HGETALL", approvalKey) or {}
@@ -201,7 +189,15 @@ local function perform(ARGV)
   if revokedCaller and not again then refusal = "unauthenticated" end
   if refusal then
     local isGone = charge and (string.sub(run[7], 1, 5) == "lost " or string.sub(run[7], 1, 7) == "voided ")
-    if isGone and refusal ~= "unauthenticated" then countLate(known, runKey, charge, ARGV) end
+    if isGone and refusal ~= "unauthenticated" then
+      -- The report comes too late for the run, and says what was used all the same: once.
+      local _, _, meters = useLimits()
+      local settled, commands = meters.parse(charge), { { "HDEL", runKey, "charge:" .. subject } }
+      meters.settle(known, settled, ARGV[22], meters.amountsOf(ARGV[21]))
+      limitsInUse.plan(known, commands)
+      limitsInUse.tell(known)
+      for _, command in ipairs(commands) do redis.call(unpack(command)) end
+    end
     return { refusal, now }
   end
   if again and string.find(run[13] or "", "because", 1, true) then
@@ -217,7 +213,7 @@ local function perform(ARGV)
   end
   local function addRows()
     for _, row in ipairs(rows) do addAudited(unpack(row)) end
-    addCrossings(known)
+    if limitsInUse then limitsInUse.tell(known) end
   end
 
   local waiting = redis.call("LLEN", inboxKey)
@@ -252,7 +248,7 @@ local function perform(ARGV)
         fields[#fields + 1] = "0"
       end
       --@include plan-change
-      planLimits(known, writes)
+      if limitsInUse then limitsInUse.plan(known, writes) end
       -- The rows go first: they are the only writes that Redis can refuse, and before them nothing has happened.
       addRows()
       redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
@@ -269,7 +265,7 @@ local function perform(ARGV)
     fields[#fields + 1] = waitingRetry(waiting + 1)
   end
   local drains, drainsSince = run[4], run[11]
-  planLimits(known, writes)
+  if limitsInUse then limitsInUse.plan(known, writes) end
   if not lock then
     --@include plan-take
     addRows()

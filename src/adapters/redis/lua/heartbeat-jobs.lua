@@ -17,7 +17,7 @@
 
 local settings = redis.call("HMGET", KEYS[1], "stopped", "limits", "budgets")
 local stopped, runningKey, limits, start, dueKey = settings[1] == "true", KEYS[3], settings[2] or "", KEYS[4], KEYS[2]
-local known = { id = ARGV[2], settings = { budgets = settings[3] or "" } }
+local known = nil
 local eventsMax = "0" -- A heartbeat spends nothing, and tells the feed nothing.
 local function settingsOf(tenant)
   return tenant.settings
@@ -29,7 +29,8 @@ end
 --@include places
 --@include use-limits
 redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is written yet.
-local texts, charges, extended, answers = {}, {}, {}, {}
+local texts, extended, answers = {}, {}, {}
+local charges = nil
 for index = 3, #ARGV, 5 do
   local jobId, leaseMs, newProgress, usage = ARGV[index], ARGV[index + 2], ARGV[index + 3], ARGV[index + 4]
   local runKey = KEYS[5 + (index - 3) / 5]
@@ -56,6 +57,8 @@ for index = 3, #ARGV, 5 do
     local stop, overspent = stopped or redis.call("HGET", runKey, "cancel"), nil
     if usage ~= "-" and select(3, readWorker(worker)) then
       local _, _, meters = useLimits()
+      known = known or { id = ARGV[2], settings = { budgets = settings[3] or "" } }
+      charges = charges or {}
       local found = charges[jobId] or redis.call("HGET", runKey, "charge:" .. jobId)
       local charge = found and meters.parse(found)
       if charge then
@@ -68,9 +71,11 @@ for index = 3, #ARGV, 5 do
   end
 end
 
-local commands = {}
-planLimits(known, commands)
-for _, command in ipairs(commands) do redis.call(unpack(command)) end
+if limitsInUse then
+  local commands = {}
+  limitsInUse.plan(known, commands)
+  for _, command in ipairs(commands) do redis.call(unpack(command)) end
+end
 for _, job in ipairs(extended) do
   redis.call("HSET", job.runKey, "job:" .. job.jobId, job.text)
   redis.call("ZADD", KEYS[2], job.expiresAt, "claim " .. ARGV[2] .. " " .. job.jobId)

@@ -85,8 +85,8 @@ local function loseClaim(tenant, jobId)
   if charge then
     local known, _, _, meters = tenantOf(tenant), useLimits()
     local commands = { { "HSET", runKey, "charge:" .. jobId, meters.settle(known, meters.parse(charge), "gone", {}) } }
-    planLimits(known, commands)
-    addCrossings(known)
+    limitsInUse.plan(known, commands)
+    limitsInUse.tell(known)
     for _, command in ipairs(commands) do redis.call(unpack(command)) end
   end
   if pool then
@@ -124,7 +124,7 @@ local function removeEnded(tenant, runId)
   if not redis.call("HGET", start .. "run:" .. tenant .. ":" .. runId, "status") then return end
   local plan = planRemoval(tenant, runId)
   found.work = found.work + plan.work
-  addCrossings(tenantOf(tenant))
+  if limitsInUse then limitsInUse.tell(tenantOf(tenant)) end
   removePlanned(plan)
   if plan.more then redis.call("ZADD", dueKey, now, "retention " .. tenant .. " " .. runId) end
 end
@@ -252,7 +252,7 @@ local function handle(member)
   local kind, tenant, subject = string.match(member, "^([^ ]+) ([^ ]+) (.*)$")
   found.work = found.work + 8
   redis.call("ZREM", dueKey, member)
-  beginLimits()
+  limitsInUse = nil
   if not pcall(handlers[kind], tenant, subject) then
     redis.call("ZADD", dueKey, string.format("%.0f", nowMs + attentionMs), member)
   end

@@ -6,7 +6,7 @@
   parked-lines:<tenant> the sorted set of the budgets that hold jobs, all with score 0: each of them is visited, and stands
   among what is due. What an operation changes is kept in the table that `ledgerOf` gives, until `write`.
   Reads: start, dueKey, now, nowMs, settingsOf, checkSet
-  Sets: budgets (a table of functions: begin, for an operation of its own; periodAt of a budget's id and a time, gives the
+  Sets: budgets (a table of functions: periodAt of a budget's id and a time, gives the
   start and the end of that period; unitOf of an id; amountOf of a tenant and an id, the amount or false; stops of these, whether one of the tenant
   fails its jobs; payersOf of a tenant
   and the budgets of a workflow, a list of id and atLimit, gives those and the tenant's in the order of their ledgers, each
@@ -16,15 +16,10 @@
   lineOf of a tenant and an id, the keys of its line and of all lines; write of a tenant and a list of commands, which gets
   those that store what was changed; and crossed, a list of what the feed is told: id and detail of each)
 ]]
-local budgets, ledgersRead, ledgersInOrder, amountsRead, lineCommands, held = {}, {}, {}, {}, {}, {}
+local budgets, ledgersRead, ledgersInOrder, amountsRead, lineCommands, held = { crossed = {} }, {}, {}, {}, {}, {}
 local dayMs, mondayMs, ledgerKeptMs = 86400000, 345600000, 3024000000
 local periodMs = { hour = 3600000, day = dayMs, week = 7 * dayMs }
 local crossings = { 50, 80, 100 }
-
-function budgets.begin()
-  ledgersRead, ledgersInOrder, amountsRead, lineCommands, held, budgets.crossed = {}, {}, {}, {}, {}, {}
-end
-budgets.begin()
 
 -- The day of the month, from 1 on, of a day since 1970: days are counted from a 1st of March in eras of 400 years.
 local function dayOfMonth(day)

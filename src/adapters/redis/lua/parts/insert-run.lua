@@ -6,7 +6,7 @@
   workflow, actor, definition, started (the entry that starts the run, or ""), dueKey, terminal, time, nowMs, now,
   retake (nil, or a list of commands that take the guard's lock again), what `call-settings` sets, what `tenants` sets,
   what `places` reads and sets, addLater (see `add-later`), what `judge-rates` and `judge-gates` set (they have not refused the run), useGates,
-  what `use-limits` sets, isMetered
+  what `use-limits` sets
   Sets: status, claims, active (as it is then), keysKept ("" without a key), early ("1" when a key gave way before its time),
   entered (what its places or its wait let others do, see `grants`, or nil)
 ]]
@@ -52,12 +52,14 @@ if reservationKey then
   fields[#fields + 1] = fingerprint
 end
 
-for _, terms in ipairs(startRates or {}) do
+if startRates then
   local rates = useLimits()
-  local rate = rates.of(known, terms.id)
-  rates.put(rate, terms, rates.levelWith(terms, rates.levelOf(rate, terms), 1))
+  for _, terms in ipairs(startRates) do
+    local rate = rates.of(known, terms.id)
+    rates.put(rate, terms, rates.levelWith(terms, rates.levelOf(rate, terms), 1))
+  end
 end
-planLimits(known, writes)
+if limitsInUse then limitsInUse.plan(known, writes) end
 local entered = nil
 if gated and not ends then
   local _, _, grants = useGates()

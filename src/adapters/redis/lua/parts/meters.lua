@@ -10,8 +10,8 @@
   Reads: nowMs, rates, budgets
   Sets: meters (a table of functions: amountsOf of a text of " <unit>=<amount>"; estimateOf of a spec; judge of a tenant, the
   limits of its topics, and a job, a table of topic, spec, id and createdAt: the cost, with a refusal, or the budget that it is
-  over; keepRefused of a tenant, a job and its cost; take of a tenant, a job, its cost and the token: the charge's text and the
-  worker's mark, or nil; parse of a charge's text; textOf a charge; settle of a tenant, a charge, how it ended, "reported",
+  over; keepRefused of a tenant, a job and its cost; take of a tenant, a job, its cost, the token and the worker's word: the charge's
+  text, or nil, and the word; parse of a charge's text; textOf a charge; settle of a tenant, a charge, how it ended, "reported",
   "handed_back" or "gone", and the usage: the text of a charge that is kept, or nil; hear of a tenant, a charge and the usage:
   the budget that is overspent, or nil)
 ]]
@@ -112,8 +112,13 @@ function meters.keepRefused(known, job, cost)
   end
 end
 
-function meters.take(known, job, cost, token)
-  if cost.over then return nil, ',["' .. cost.over .. '"]' end
+local function marked(worker, mark)
+  if string.sub(worker, 1, 1) == "[" then return string.sub(worker, 1, -2) .. mark .. "]" end
+  return "[" .. worker .. ',""' .. mark .. "]"
+end
+
+function meters.take(known, job, cost, token, worker)
+  if cost.over then return nil, marked(worker, ',["' .. cost.over .. '"]') end
   local charge = { token = token, estimate = cost.meter.estimate, heard = {}, rates = {}, ledgers = {} }
   for _, terms in ipairs(cost.rates) do
     local rate, units = rates.of(known, terms.id), unitsOf(cost.meter, terms)
@@ -130,8 +135,8 @@ function meters.take(known, job, cost, token)
     budgets.reserve(known, payer.ledger, estimate)
     charge.ledgers[#charge.ledgers + 1] = { id = payer.id, startMs = payer.ledger.startMs, reserved = estimate, atLimit = payer.atLimit }
   end
-  if #charge.rates == 0 and #charge.ledgers == 0 then return nil, nil end
-  return meters.textOf(charge), ",1"
+  if #charge.rates == 0 and #charge.ledgers == 0 then return nil, worker end
+  return meters.textOf(charge), marked(worker, ",1")
 end
 
 function meters.textOf(charge)

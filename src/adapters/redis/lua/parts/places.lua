@@ -40,7 +40,7 @@ function places.counted(worker)
   local name, pool, mark = readWorker(worker)
   if not pool and limits == "" then return nil, worker end
   pool = pool or "default"
-  return pool, writeWorker(name, pool, mark)
+  return pool, "[" .. name .. ',"' .. pool .. '"' .. (mark or "") .. "]"
 end
 
 function places.take(topic, pool, jobId)

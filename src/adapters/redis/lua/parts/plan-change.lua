@@ -11,7 +11,7 @@
   letters of 3 (id, reason, body); then, only after "tree", what `judge-tree` describes
   Reads: at (index of the change), start, tenant, runId, runKey, activeKey, dueKey, time, nowMs, now, version (a number),
   terminal, what `judge-tree` reads and sets (it has found that the tree has room), what `call-settings` sets, known (the
-  tenant, see `tenants`), what `tenants` sets, useGates, useLimits, isMetered, gated (the run as `gates` has it, or nil when it has no plan of its gates),
+  tenant, see `tenants`), what `tenants` sets, useGates, useLimits, gated (the run as `gates` has it, or nil when it has no plan of its gates),
   reservation (the digest of the run's key, or false), what `places` reads and sets, cancelling (whether the run is being cancelled), reportedJob, decidedApproval (these two:
   what the entry of this very call settles, or nil), checkedJob, checkedText (the held job that it brings a verdict of, as it
   is then, or nil), fields (of the run: names and values; it adds to this list and
@@ -114,15 +114,16 @@ if ARGV[at + 5] ~= "" then
       pool, worker = places.counted(worker)
       if pool and places.refusal(topic, pool) then
         born = false
-      elseif isMetered(settingsOf(known).budgets, limits, topic, string.sub(tail, #topic + 2, #topic + 11)) then
+      elseif known.settings.budgets ~= "" or string.sub(tail, #topic + 2, #topic + 11) == '{"meter":"'
+        or limits ~= "" and string.find(limits, " u:" .. topic .. "=", 1, true) then
         local _, _, meters = useLimits()
         local job = { topic = topic, spec = string.sub(tail, #topic + 2), id = jobId, createdAt = now }
         local cost = meters.judge(known, limits, job)
         if cost.refusal or cost.over then
           born = false
         else
-          local charge, mark = meters.take(known, job, cost, token)
-          worker = writeWorker((readWorker(worker)), pool, mark)
+          local charge
+          charge, worker = meters.take(known, job, cost, token, worker)
           if charge then
             fields[#fields + 1] = "charge:" .. jobId
             fields[#fields + 1] = charge

@@ -5,16 +5,14 @@
   all others until then. It expires when the level has drained and nobody goes before others. What an operation changes is
   kept in the table that `of` gives, until `write`. A rate's terms are a table of limit, perMs and burst.
   Reads: start, now, nowMs
-  Sets: rates (a table of functions: begin, for an operation of its own; of a tenant and a rate's id; levelOf of that and
+  Sets: rates (a table of functions: of a tenant and a rate's id; levelOf of that and
   its terms; renew of it and its terms, which keeps a level anew that lies ahead of the clock; put of it, its terms and a level; waitMs of terms, a level and units; levelWith of terms, a level and
-  units; remaining of terms and a level; settled of what a claim took, a level and what it used; write of a list of
+  units; left of a tenant and the
+  rates of a start, as `judge-rates` describes them: limit, perMs, what passes at once and until when nothing is used any more of
+  the one with the least left; positionOf a run that waits and these; settled of what a claim took, a level and what it used; write of a list of
   commands, which gets those that store what was changed)
 ]]
 local rates, ratesRead, ratesInOrder, levelMax = {}, {}, {}, 9007199254740991
-
-function rates.begin()
-  ratesRead, ratesInOrder = {}, {}
-end
 
 function rates.of(known, id)
   local key = start .. "rate:" .. known.id .. ":" .. id
@@ -52,8 +50,23 @@ function rates.levelWith(terms, level, units)
   return math.min(levelMax, level + units * terms.perMs)
 end
 
-function rates.remaining(terms, level)
-  return math.max(0, math.floor((terms.burst * terms.perMs - level) / terms.perMs))
+function rates.left(known, ratesText)
+  local left = {}
+  for id, limit, perMs, burst in string.gmatch(ratesText, "([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) [^ ]+") do
+    local terms = { limit = tonumber(limit), perMs = tonumber(perMs), burst = tonumber(burst) }
+    local level = rates.levelOf(rates.of(known, id), terms)
+    local remaining = math.max(0, math.floor((terms.burst * terms.perMs - level) / terms.perMs))
+    if not left[3] or remaining < left[3] then left = { terms.limit, terms.perMs, remaining, math.ceil(level / terms.limit) } end
+  end
+  return left
+end
+
+-- How many starts go before this one, itself included: as many as its rate lets through until then.
+function rates.positionOf(run, ratesText)
+  for id, limit, perMs in string.gmatch(ratesText, "([^ ]+) ([^ ]+) ([^ ]+) [^ ]+ [^ ]+") do
+    if id == run.rate then return math.max(1, math.ceil((run.startsAt - nowMs) * limit / perMs)) end
+  end
+  return 1
 end
 
 function rates.settled(taken, level, used)

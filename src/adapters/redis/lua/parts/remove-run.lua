@@ -3,8 +3,8 @@
   Removes an ended run and all that belongs to it, 500 belongings at a time; the run itself goes last, so that a part
   left over is found again. Locks are removed unseen, which cannot fail: reading them would be four calls a job.
   A job of it that still runs leaves its place, and its charge is settled; one that is parked leaves its line.
-  Reads: start (what every key of the partition begins with), nowMs, encodeName, tenantOf, useLimits, planLimits
-  Sets: readWorker, writeWorker, planRemoval (of a tenant, a run and whether it leaves a grave; it only reads. In the plan that it gives
+  Reads: start (what every key of the partition begins with), nowMs, encodeName, tenantOf, useLimits, limitsInUse
+  Sets: readWorker, planRemoval (of a tenant, a run and whether it leaves a grave; it only reads. In the plan that it gives
   are the keys of locks, what the removal costs in calls to Redis as work, and whether it is only a part as more),
   removePlanned (of that plan; it cannot fail)
 ]]
@@ -132,7 +132,7 @@ local function planRemoval(tenant, runId, buries)
     plan.locks[#plan.locks + 1] = start .. "grant:run:" .. name
   end
   plan.limits = {}
-  planLimits(tenantOf(tenant), plan.limits)
+  if limitsInUse then limitsInUse.plan(tenantOf(tenant), plan.limits) end
   plan.work = math.floor(4 + #plan.approvals + (#names + #plan.locks + #plan.fields) / 4)
   return plan
 end

@@ -1,39 +1,29 @@
 #!lua
 --[[
-  The functions on rates, budgets and what claims use, made when the first of them is needed: most calls need none. What they
-  have changed is written together.
+  The functions on rates, budgets and what claims use, made when the first of them is needed: most calls need none, and each
+  that is made before costs all of them. What they have read and changed is theirs: an operation of its own begins by setting limitsInUse to nil.
   Reads: start, dueKey, now, nowMs, eventsMax, settingsOf, checkSet
-  Sets: useLimits (it gives the tables that `rates`, `budgets` and `meters` set), beginLimits (for an operation of its own: what
-  another one has changed and not written is forgotten), planLimits (of a tenant and a list of commands, which gets those that
-  store what was changed), addCrossings (of a tenant: the event rows of its budgets)
+  Sets: useLimits (it gives the tables that `rates`, `budgets` and `meters` set), limitsInUse (nil, or a table of two functions: tell of a
+  tenant, which adds the event rows of its budgets, and plan of a tenant and a list of commands, which gets those that
+  store what was changed)
 ]]
-local ratesInUse, budgetsInUse, metersInUse
+local limitsInUse
 
 local function useLimits()
-  if not ratesInUse then
-    --@include rates
-    --@include budgets
-    --@include meters
-    ratesInUse, budgetsInUse, metersInUse = rates, budgets, meters
+  if limitsInUse then return limitsInUse.rates, limitsInUse.budgets, limitsInUse.meters end
+  --@include rates
+  --@include budgets
+  --@include meters
+  limitsInUse = { rates = rates, budgets = budgets, meters = meters }
+  function limitsInUse.tell(known)
+    for _, row in ipairs(budgets.crossed) do
+      redis.call("XADD", start .. "events:" .. known.id, "MAXLEN", "~", eventsMax, "0-*",
+        "at", now, "type", "budget_crossed", "subject", row[1], "actor", "engine", "detail", row[2])
+    end
   end
-  return ratesInUse, budgetsInUse, metersInUse
-end
-
-local function beginLimits()
-  if not ratesInUse then return end
-  ratesInUse.begin()
-  budgetsInUse.begin()
-end
-
-local function planLimits(known, commands)
-  if not ratesInUse then return end
-  ratesInUse.write(commands)
-  budgetsInUse.write(known, commands)
-end
-
-local function addCrossings(known)
-  for _, row in ipairs(budgetsInUse and budgetsInUse.crossed or {}) do
-    redis.call("XADD", start .. "events:" .. known.id, "MAXLEN", "~", eventsMax, "0-*",
-      "at", now, "type", "budget_crossed", "subject", row[1], "actor", "engine", "detail", row[2])
+  function limitsInUse.plan(known, commands)
+    rates.write(commands)
+    budgets.write(known, commands)
   end
+  return rates, budgets, meters
 end
