@@ -22,13 +22,13 @@
 local start, dueKey = KEYS[1], KEYS[2]
 --@include call-settings
 --@include tenants
+--@include use-limits
 --@include add-later
 --@include terminal
 local runningKey, limits
 --@include worker-word
 --@include places
 --@include use-gates
---@include use-limits
 
 -- What a start is answered that waits: more may wait before it than it found, and some of them may leave.
 local function queuedAnswer(known, run, keysKept, early, woken, ratesText)

@@ -29,9 +29,9 @@ end
 local function checkSet(key)
   redis.call("ZCARD", key)
 end
+--@include use-limits
 --@include worker-word
 --@include places
---@include use-limits
 local lastFence = tonumber(redis.call("GET", KEYS[2]) or 0)
 redis.call("ZCARD", KEYS[3]) -- Refuses a key of another type while nothing is written yet, as ZSCORE does below.
 local because

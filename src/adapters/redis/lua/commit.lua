@@ -19,12 +19,12 @@
 local start, dueKey = KEYS[1], KEYS[2]
 --@include call-settings
 --@include tenants
+--@include use-limits
 --@include terminal
 local runningKey, limits
 --@include worker-word
 --@include places
 --@include use-gates
---@include use-limits
 
 local function perform(ARGV)
   local tenant, runId, guardToken, guardFence, policy = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]

@@ -23,6 +23,7 @@
 local start, dueKey = KEYS[1], KEYS[2]
 --@include call-settings
 --@include tenants
+--@include use-limits
 --@include add-later
 --@include terminal
 local tenant, runId, credential, workflow, revision = ARGV[22], ARGV[23], ARGV[24], ARGV[25], ARGV[26]
@@ -33,7 +34,6 @@ local limit, runningKey, limits = settings.limit, known.runningKey, settings.lim
 --@include worker-word
 --@include places
 --@include use-gates
---@include use-limits
 local run = redis.call("HMGET", runKey, "status", "buried")
 local current = run[1] or run[2]
 known.active = redis.call("ZCARD", known.activeKey)

@@ -25,9 +25,9 @@ end
 local function checkSet(key)
   redis.call("ZCARD", key)
 end
+--@include use-limits
 --@include worker-word
 --@include places
---@include use-limits
 redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is written yet.
 local texts, extended, answers = {}, {}, {}
 local charges = nil

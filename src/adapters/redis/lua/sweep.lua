@@ -19,8 +19,8 @@ local start, dueKey = KEYS[1], KEYS[2]
 --@include call-settings
 local sweepEveryMs, republishFirstMs, republishMaxMs = ARGV[18], ARGV[19], ARGV[20]
 --@include tenants
---@include use-gates
 --@include use-limits
+--@include use-gates
 -- `work` counts calls to Redis, as far as they differ: 1,200 take 1.5 to 2 ms.
 local found = { waiting = {}, places = {}, unclaimed = {}, repairs = {}, gates = {}, named = {}, lostClaims = 0, queueDeadlines = 0, work = 0 }
 local workMax = 1200
