@@ -82,6 +82,17 @@ export const budgetLimitCases: readonly ConformanceCase[] = [
     },
   },
   {
+    name: "of two budgets of a tenant that do not fit, the first by its name holds the job, however they are written",
+    async check(harness) {
+      const { all } = tenantBudget(0).budgets;
+      await harness.set({ budgets: { second: all, first: all } });
+      const jobId = await jobWith(harness);
+      assert.equal(await claimSaid(harness, jobId), "budget_held");
+      const { job } = only(await harness.store.getJob({ tenant: harness.tenant, jobId }, call), "job");
+      assert.equal(job.parkedFor, "tenant.first~usd~month");
+    },
+  },
+  {
     name: "an estimate over the whole amount is granted as over the budget, takes nothing, and is told so again",
     async check(harness) {
       const topicRates = { shell: [{ limit: 1, perMs: 3_600_000, burst: 1, unit: "usd" }] };
@@ -202,6 +213,20 @@ export const budgetLimitCases: readonly ConformanceCase[] = [
       assert.deepEqual(await crossingsSaid(harness), ["all usd 50", "all usd 80"]);
       await report(harness, await held(harness, costs(1)), uses(15));
       assert.deepEqual(await crossingsSaid(harness), ["all usd 50", "all usd 80", "all usd 100"]);
+    },
+  },
+  {
+    name: "an amount that was lowered is compared with what is spent when more is",
+    async check(harness) {
+      await harness.set(tenantBudget(100 * usd));
+      await report(harness, await held(harness, costs(1)), uses(40));
+      const job = await held(harness, costs(1));
+      await harness.set(tenantBudget(50 * usd));
+      await beatWith(harness, job, { usd: 5 * usd });
+      await report(harness, await held(harness, costs(1)), { outcome: "handed_back" });
+      assert.deepEqual(await crossingsSaid(harness), []);
+      await report(harness, job, { usage: { usd: 1 } });
+      assert.deepEqual(await crossingsSaid(harness), ["all usd 50", "all usd 80"]);
     },
   },
   {
