@@ -12,8 +12,8 @@
   ARGV[32] its gates, as parts/judge-gates.lua describes them, or ""  ARGV[33] its rates, ARGV[34] the budgets of its workflow, as
   parts/judge-rates.lua describes them, or ""
   ARGV from 35 on: the change, as parts/plan-change.lua describes it
-  Returns {"admitted", now, status, active, limit, claims, keysKept, early, {}[, rateLeft]}, {"reservation_lost", now} or {"too_late", now}, or an error code
-  with its fields: {"stale_fence", now}, {"tenant_stopped", now}, {"unauthenticated", now}, {"version_conflict", now},
+  Returns {"admitted", now, status, active, limit, claims, keysKept, early, {}[, rateLeft]}, {"reservation_lost", now} or
+  {"too_late", now}, or an error code with its fields: {"stale_fence", now}, {"tenant_stopped", now}, {"unauthenticated", now}, {"version_conflict", now},
   {"max_concurrent_runs_reached", now, "limit", n, "active", n[, "gate", id]}, {"quota_reached", now, "quota", "active_runs", "limit", n},
   {"start_rate_exceeded", now, "rate", id, "retryAfterMs", ms}, {"budget_exhausted", now, "budget", id, "resetsAtMs", ms},
   {"idempotency_quota_reached", now, "quota", n}
@@ -79,4 +79,5 @@ local runQuota = tonumber(settings.activeMax) or activeMax
 if known.active + waitingInAll >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
 --@include insert-run
 writeLater()
-return { "admitted", now, status, active, limit, claims, keysKept, early, {}, ratesText ~= "" and useLimits().left(known, ratesText) or nil }
+local left = ratesText ~= "" and useLimits().left(known, ratesText) or nil
+return { "admitted", now, status, active, limit, claims, keysKept, early, {}, left }

@@ -11,7 +11,8 @@
   ARGV[12] number of the entry's own arguments  ARGV[13] number of records wanted
   from ARGV[14] on the entry's own arguments:
   result: ARGV[14] jobId, ARGV[15] claim token's word, ARGV[16] entryId's word, ARGV[17] field and ARGV[18] payload,
-  ARGV[19] letterId or "", ARGV[20] who retries that letter, ARGV[21] what it has used, each " <unit>=<amount>", ARGV[22] "handed_back" or "reported"
+  ARGV[19] letterId or "", ARGV[20] who retries that letter, ARGV[21] what it has used, each " <unit>=<amount>",
+  ARGV[22] "handed_back" or "reported"
   decision: approvalId, entryId, hash, decision, decidedBy, ARGV[19] "because" or "", ARGV[20] reason,
   ARGV[21] detail of its event row, ARGV[22] who decided as JSON, or "", ARGV[23] "unless_separate" or ""
   cancel: entryId, actor, reason, ARGV[17] reason as JSON; timer: timerId

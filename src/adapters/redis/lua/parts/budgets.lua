@@ -7,8 +7,8 @@
   among what is due. What an operation changes is kept in the table that `ledgerOf` gives, until `write`.
   Reads: start, dueKey, now, nowMs, settingsOf, checkSet
   Sets: budgets (a table of functions: periodAt of a budget's id and a time, gives the
-  start and the end of that period; unitOf of an id; amountOf of a tenant and an id, the amount or false; stops of these, whether one of the tenant
-  fails its jobs; payersOf of a tenant
+  start and the end of that period; unitOf of an id; amountOf of a tenant and an id, the amount or false; stops of these,
+  whether it is one of the tenant that fails its jobs; payersOf of a tenant
   and the budgets of a workflow, a list of id and atLimit, gives those and the tenant's in the order of their ledgers, each
   with unit, amount, ledger and endMs; fits of a ledger, an amount and an estimate; ledgerOf of a tenant, an id and the start
   of a period; reserve of a tenant, a ledger and an estimate; change of a tenant, a ledger and what is added to spent and

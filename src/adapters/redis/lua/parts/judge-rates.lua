@@ -6,7 +6,8 @@
   The rates are "<rate> <limit> <perMs> <burst> <at limit>" one after another, or ""; the budgets of its workflow "<budget> <at limit>" one
   after another, or ""; the tenant's are among its settings.
   Reads: ratesText, budgetsText, plan (see judge-gates), known (the tenant, see tenants), settings (of it), mayWait, nowMs, now, useLimits
-  Sets: startRates (their terms in their order, or nil without any), rated (the terms of the one for which it waits longest, with startsAtMs, or nil), refused (the answer, or nil)
+  Sets: startRates (their terms in their order, or nil without any), rated (the terms of the one for which it waits longest,
+  with startsAtMs, or nil), refused (the answer, or nil)
 ]]
 local startRates, rated, refused = nil, nil, nil
 if ratesText ~= "" then

@@ -1,16 +1,17 @@
 #!lua
 --[[
   Rates as levels that drain, with the arithmetic of domain/rates.ts: both count in doubles, so that the results are equal.
-  rate:<tenant>:<rate> is "<level> <at>", and behind it " <createdAt, 16 digits> <job> <until>" of the oldest claim that was refused, which goes before
-  all others until then. It expires when the level has drained and nobody goes before others. What an operation changes is
-  kept in the table that `of` gives, until `write`. A rate's terms are a table of limit, perMs and burst.
+  rate:<tenant>:<rate> is "<level> <at>", and behind it " <createdAt, 16 digits> <job> <until>" of the oldest claim that was
+  refused, which goes before all others until then. It expires when the level has drained and nobody goes before others.
+  What an operation changes is kept in the table that `of` gives, until `write`. A rate's terms are a table of limit, perMs
+  and burst.
   Reads: start, now, nowMs
-  Sets: rates (a table of functions: of a tenant and a rate's id; levelOf of that and
-  its terms; renew of it and its terms, which keeps a level anew that lies ahead of the clock; put of it, its terms and a level; waitMs of terms, a level and units; levelWith of terms, a level and
-  units; left of a tenant and the
-  rates of a start, as `judge-rates` describes them: limit, perMs, what passes at once and until when nothing is used any more of
-  the one with the least left; positionOf a run that waits and these; settled of what a claim took, a level and what it used; write of a list of
-  commands, which gets those that store what was changed)
+  Sets: rates (a table of functions: of a tenant and a rate's id; levelOf of that and its terms; renew of it and its terms,
+  which keeps a level anew that lies ahead of the clock; put of it, its terms and a level; waitMs of terms, a level and units;
+  levelWith of terms, a level and units; left of a tenant and the rates of a start, as `judge-rates` describes them, of the
+  one with the least left: limit, perMs, what passes at once, and until when nothing of it is used any more; positionOf a run
+  that waits and these rates; settled of what a claim took, a level and what it used; write of a list of commands, which gets
+  those that store what was changed)
 ]]
 local rates, ratesRead, ratesInOrder, levelMax = {}, {}, {}, 9007199254740991
 

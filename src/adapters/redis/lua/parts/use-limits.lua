@@ -1,11 +1,11 @@
 #!lua
 --[[
-  The functions on rates, budgets and what claims use, made when the first of them is needed: most calls need none, and each
-  that is made before costs all of them. What they have read and changed is theirs: an operation of its own begins by setting limitsInUse to nil.
+  The functions on rates, budgets and what claims use, made when the first of them is needed: most calls need none. They keep
+  what they have read and changed: an operation of its own begins by setting limitsInUse to nil.
   Reads: start, dueKey, now, nowMs, eventsMax, settingsOf, checkSet
-  Sets: useLimits (it gives the tables that `rates`, `budgets` and `meters` set), limitsInUse (nil, or a table of two functions: tell of a
-  tenant, which adds the event rows of its budgets, and plan of a tenant and a list of commands, which gets those that
-  store what was changed)
+  Sets: useLimits (it gives the tables that `rates`, `budgets` and `meters` set), limitsInUse (nil, or a table of two
+  functions: tell of a tenant, which adds the event rows of its budgets, and plan of a tenant and a list of commands, which
+  gets those that store what was changed)
 ]]
 local limitsInUse
 

@@ -2,7 +2,8 @@
 --[[
   The visits of the lines in which budgets hold jobs. One lets go, from the head, as many as fit by their estimates: a claim
   judges them again. They are named to workers anew.
-  Reads: start, dueKey, now, nowMs, checkSet, tenantOf, readyKeyOf, useLimits, found (it adds to the lists unclaimed and to work), republishFirstMs, runIdOf
+  Reads: start, dueKey, now, nowMs, checkSet, tenantOf, readyKeyOf, useLimits, republishFirstMs, runIdOf, found (it adds to
+  the list unclaimed and to work)
   Sets: visitLine (given a tenant and a budget), visitLines (given a tenant and the budget after which it goes on)
 ]]
 local letGoMax, linesMax = 100, 100
@@ -19,14 +20,14 @@ local function readHead(known, id, members)
   local goes, reserved = { count = 0 }, 0
   for _, jobId in ipairs(members) do
     local text = redis.call("HGET", known.runPrefix .. runIdOf(jobId), "job:" .. jobId) or ""
-    local republished, rest, topic, spec = string.match(text, "^parked ([^ ]+) [^ ]+ (" .. string.rep("[^ ]+ ", 7) .. "([^ ]+) ([^ ]+) .*)$")
+    local rest, topic, spec = string.match(text, "^parked [^ ]+ [^ ]+ (" .. string.rep("[^ ]+ ", 7) .. "([^ ]+) ([^ ]+) .*)$")
     local estimate = spec and meters.estimateOf(spec)[budgets.unitOf(id)] or 0
     -- What is granted as one that no budget can pay for does not wait either.
     local isInVain = not amount or stops or estimate > amount
     local taken = { spent = ledger.spent, reserved = ledger.reserved + reserved }
     if not isInVain and not budgets.fits(taken, amount, estimate) then break end
     if not isInVain then reserved = reserved + estimate end
-    goes[#goes + 1] = { id = jobId, republished = republished, rest = rest, topic = topic }
+    goes[#goes + 1] = { id = jobId, rest = rest, topic = topic }
     if topic then
       readyKeyOf(known, topic)
       goes.count = goes.count + 1
@@ -64,7 +65,8 @@ end
 
 -- What holds of the tenant's budgets has changed: all that hold jobs are visited.
 local function visitLines(tenant, after)
-  local ids = redis.call("ZRANGE", start .. "parked-lines:" .. tenant, "(" .. after, "+", "BYLEX", "LIMIT", "0", string.format("%.0f", linesMax))
+  local linesKey, most = start .. "parked-lines:" .. tenant, string.format("%.0f", linesMax)
+  local ids = redis.call("ZRANGE", linesKey, "(" .. after, "+", "BYLEX", "LIMIT", "0", most)
   for _, id in ipairs(ids) do redis.call("ZADD", dueKey, "LT", now, lineMember(tenant, id)) end
   if #ids == linesMax then redis.call("ZADD", dueKey, now, "budgets " .. tenant .. " " .. ids[linesMax]) end
   found.work = found.work + 4 + #ids
