@@ -247,7 +247,27 @@ export const metrics = {
   claims_refused_total: {
     kind: "counter",
     labels: ["because"],
-    help: "Claims that the store refused: not_ready, run_ended, topic_full, pool_full, pool_draining and others.",
+    help: "Claims that the store refused: not_ready, run_ended, topic_full, pool_full, topic_rate, budget_held and others.",
+  },
+  jobs_over_budget_total: {
+    kind: "counter",
+    labels: [],
+    help: "Jobs that failed because a budget did not pay for them: at their claim, or while they ran.",
+  },
+  usage_refused_total: {
+    kind: "counter",
+    labels: [],
+    help: "Amounts of usage in results and heartbeats that were not counted: negative, no number, or too large.",
+  },
+  budget_used_ratio: {
+    kind: "gauge",
+    labels: ["tenant", "budget"],
+    help: "What a budget has spent and reserved in its present period, of its amount; read every 10 s while jobs use it.",
+  },
+  parked_jobs: {
+    kind: "gauge",
+    labels: ["tenant"],
+    help: "Jobs that wait for a budget.",
   },
   job_claims_lost_total: { kind: "counter", labels: [], help: "Claims that ran out without a result." },
   job_result_latency_seconds: {

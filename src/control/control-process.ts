@@ -40,6 +40,7 @@ export function startControlProcess(
     api: createApi(engine),
     async stop() {
       engine.alarms.close();
+      engine.rateAlarms.close();
       await engine.feeds.close();
       await Promise.all(running.map((part) => part.stop()));
       await engine.background.idle();

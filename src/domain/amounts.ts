@@ -27,14 +27,25 @@ export function exactMillionths(amount: number): number | undefined {
   return amount >= 0 && kept <= millionthsMax && kept / millionths === amount ? kept : undefined;
 }
 
-/** Rounded up: what was used is never counted as less. */
+/** Rounded up: what was used is never counted as less. A thousandth of a millionth is what sums of decimals are off. */
 function millionthsUp(amount: number): number {
-  const nearest = Math.round(amount * millionths);
-  return nearest / millionths >= amount ? nearest : nearest + 1;
+  return Math.max(0, Math.ceil(amount * millionths - 0.001));
 }
 
 export function amountShown(kept: number): number {
   return kept / millionths;
+}
+
+export function shownAmounts(amounts: Amounts): Readonly<Record<string, number>> {
+  return Object.fromEntries(Object.entries(amounts).map(([unit, kept]) => [unit, amountShown(kept)]));
+}
+
+/** Own names only: what is added is bounded by the largest whole number. */
+export function addAmounts(one: Amounts, other: Amounts): Amounts {
+  const sums = new Map(Object.entries(one));
+  for (const [unit, amount] of Object.entries(other))
+    sums.set(unit, Math.min(millionthsMax, (sums.get(unit) ?? 0) + amount));
+  return Object.fromEntries(sums);
 }
 
 export type UsageRead = {

@@ -42,7 +42,9 @@ export type Gate = Pick<
 
 /** What admission decides: as the store answered, or why the store was not asked or did not answer. */
 export type AdmissionAnswer =
-  | Exclude<OutcomeOf<"admit">, Admitted | LimitReached>
+  | Exclude<OutcomeOf<"admit">, Admitted | LimitReached | Exhausted>
+  /** `resetsInMs`: how long until then, by the store's clock; absent where it was not asked. */
+  | (Exhausted & { readonly resetsInMs?: number })
   | (Admitted & { readonly storeTimeMs: number })
   /** `runs`: those that hold the gate's places, oldest first; absent when the store did not say in time. */
   | (LimitReached & { readonly runs?: readonly SlotHolder[] })
@@ -52,6 +54,7 @@ export type AdmissionAnswer =
   /** The caller went away before anything was decided; nothing was left behind. */
   | { readonly kind: "request_cancelled" };
 type Admitted = Extract<OutcomeOf<"admit">, { kind: "admitted" }>;
+type Exhausted = Extract<OutcomeOf<"admit">, { kind: "budget_exhausted" }>;
 type LimitReached = Extract<OutcomeOf<"admit">, { kind: "max_concurrent_runs_reached" }>;
 
 export type StartAnswer =
@@ -170,6 +173,8 @@ export async function startPinned(
       const runs = await engine.slotHolders.of(tenant, answer.gate);
       return runs === undefined ? answer : { ...answer, runs };
     }
+    if (answer.kind === "budget_exhausted")
+      return { ...answer, resetsInMs: Math.max(0, answer.resetsAtMs - engine.storeTime.nowMs()) };
     if (answer.kind !== "admitted") return answer;
     if (started.large) engine.background.run("starting a large run", () => drainRun(engine, tenant, runId));
     else {

@@ -36,6 +36,7 @@ import {
   type Wakes,
 } from "../events/wakes.ts";
 import { type BusyResults, createBusyResults } from "../jobs/busy-results.ts";
+import { claimMatches } from "../jobs/claim-jobs.ts";
 import { createHeldHints, type HeldHints } from "../jobs/held-hints.ts";
 import { createPendingPublications, type PendingPublications, publishHints } from "../jobs/hints.ts";
 import { createOffers, type Offers } from "../jobs/offers.ts";
@@ -47,6 +48,7 @@ import { createLockWaiters, type LockWaiters } from "../locks/lock-waiters.ts";
 import { createPlatformSettings, type PlatformSettings } from "../policies/platform-settings.ts";
 import { createFullLimits, type FullLimits } from "../pools/full-limits.ts";
 import { noticePlaces } from "../pools/places.ts";
+import { createRateAlarms, type RateAlarms } from "../pools/rate-alarms.ts";
 import { createQueueGauges, type QueueGauges } from "../queues/queue-gauges.ts";
 import { createReadiness, type Readiness } from "../readiness.ts";
 import { createDefinitions, type Definitions } from "../workflows/definitions.ts";
@@ -82,6 +84,7 @@ export type Engine<Groups extends StoreGroup = StoreGroup> = {
   /** Workers that have spoken to any process lately. */
   readonly sharedWorkers: SharedWorkers;
   readonly limits: FullLimits;
+  readonly rateAlarms: RateAlarms;
   readonly heldHints: HeldHints;
   readonly pendingPublications: PendingPublications;
   readonly background: Background;
@@ -170,6 +173,9 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     workers,
     sharedWorkers,
     limits,
+    rateAlarms: createRateAlarms(ports.clock, (tenant, topic) =>
+      background.run("claiming what a rate let wait", () => claimMatches(engine, tenant, [topic])),
+    ),
     heldHints: createHeldHints({
       clock: ports.clock,
       publish: (batch) => publishHints(engine, batch),

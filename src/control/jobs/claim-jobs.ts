@@ -8,7 +8,9 @@ import type { Unavailable } from "../../ports/store.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
+import { retryAfterMs } from "../pools/full-limits.ts";
 import { type ClaimedJob, claimTermsOf, type Match, type Offer, placeOf } from "./offers.ts";
+import { failUnpaid } from "./over-budget.ts";
 
 /** Jobs claimed by one operation: it stays within its budget of 2 ms. */
 const batchMax = 64;
@@ -83,7 +85,12 @@ async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Matc
   let granted = 0;
   for (const [index, match] of wanted.entries()) {
     const outcome = answer.kind === "judged" ? answer.answers[index] : undefined;
-    if (outcome?.kind === "claimed") {
+    if (outcome?.kind === "claimed" && outcome.overBudget !== undefined) {
+      const { token, offer, hint } = match;
+      limits.granted(tenant, placeOf(offer, hint.topic));
+      given.push(() => offer.abandon());
+      failUnpaid(engine, { tenant, jobId: hint.jobId, token, budget: outcome.overBudget });
+    } else if (outcome?.kind === "claimed") {
       const { token, offer } = match;
       const { job, fence, expiresInMs, input } = outcome;
       limits.granted(tenant, placeOf(offer, match.hint.topic));
@@ -96,7 +103,9 @@ async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Matc
   // Only now: a worker whose other places are free again may wait for more.
   for (const give of given) give();
   const trouble = answer.kind === "unavailable" ? answer : undefined;
-  return { refusal, trouble, granted, isWorthAnother: answer.kind === "judged" && granted < batch.length };
+  const isRated = granted > 0 && batch.some(({ hint }) => limits.isRated(tenant, hint.topic));
+  const isWorthAnother = answer.kind === "judged" && (granted < batch.length || isRated);
+  return { refusal, trouble, granted, isWorthAnother };
 }
 
 type Unclaimed = {
@@ -108,7 +117,7 @@ type Unclaimed = {
 
 /** The worker's place is free again, for those behind a job that is gone. A job that only lacks a place is remembered. */
 function takeBack(
-  { ports, offers, limits }: Engine,
+  { ports, offers, limits, rateAlarms }: Engine,
   { tenant, match, refused }: Unclaimed,
 ): ClaimRefusal | undefined {
   const { offer, hint } = match;
@@ -119,10 +128,13 @@ function takeBack(
     offers.putBack(tenant, hint);
     return undefined;
   }
-  const { because, sentAt } = refused;
+  const { because } = refused;
   ports.metrics.count("claims_refused_total", { because });
   if (isPlaceRefusal(because)) {
-    limits.refused(tenant, place, { because, sentAt });
+    const { sentAt, againInMs } = refused;
+    const again = againInMs === undefined ? {} : { againInMs };
+    limits.refused(tenant, place, { because, sentAt, ...again });
+    if (because === "topic_rate") rateAlarms.set(tenant, hint.topic, againInMs ?? retryAfterMs);
     offers.putBack(tenant, hint);
     if (because === "pool_draining") offer.drain?.();
     return undefined;

@@ -1,4 +1,5 @@
-// Full limits that this process knows: refused claims are tried again when a place is freed, or after a second.
+// Full limits and rates that this process knows: refused claims are tried again when a place is freed, when their rate lets
+// them pass, or after a second.
 import type { Place, PlaceRefusal } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/ports.ts";
@@ -12,7 +13,7 @@ export type FullLimits = {
   trying(tenant: TenantId, place: Place): void;
   granted(tenant: TenantId, place: Place): void;
   /** `sentAt` is the moment at which the claim was sent: what was freed since may still be free. */
-  refused(tenant: TenantId, place: Place, refusal: { readonly because: PlaceRefusal; sentAt: number }): void;
+  refused(tenant: TenantId, place: Place, refusal: Refusal): void;
   /** Nobody knows, or the claim was refused for another reason. */
   unused(tenant: TenantId, place: Place): void;
   /** Grows with every place that is freed. */
@@ -21,8 +22,19 @@ export type FullLimits = {
   freed(tenant: TenantId, place: Place): { readonly topic: boolean; readonly pool: boolean };
   /** The tenant's limits were changed. */
   forget(tenant: TenantId): void;
+  /** A rate of the topic has refused a claim lately: each that it grants lets the next be tried. */
+  isRated(tenant: TenantId, topic: string): boolean;
+  /** Until when nothing of the topic passes its rate, as far as is known here. */
+  rateWaitMs(tenant: TenantId, topic: string): number | undefined;
   /** Tenants of which something that was refused may be tried again by now. */
   overdue(): readonly TenantId[];
+};
+
+type Refusal = {
+  readonly because: PlaceRefusal;
+  readonly sentAt: number;
+  /** Of a rate: it would pass then. */
+  readonly againInMs?: number;
 };
 
 type Full = {
@@ -31,9 +43,17 @@ type Full = {
   allowance: number;
   /** By how much a granted claim raises the allowance: only after a claim for which no place was known to be free. */
   growth: number;
-  refusedAtMs: number;
+  /** From then on a claim is tried. */
+  readonly retryAtMs: number;
+  /** The growth from then on. */
+  readonly pace: number;
   tried: boolean;
 };
+
+/** A place that was free although nobody said so may be one of many. */
+const placePace = 2;
+/** After a pause several may pass a rate; while it is in use each refusal tells of one. */
+const ratePace = 1;
 
 /** Limits of which a freed place is remembered; what is forgotten costs a second at most. */
 const rememberedMax = 2_000;
@@ -53,18 +73,18 @@ export function createFullLimits(clock: Pick<Clock, "monotonicMs">): FullLimits 
     return keysOf(tenant, place).flatMap((key) => refresh(key, limits.get(key)));
   }
 
-  /** After a second one claim is tried; if that was a second ago and was not refused, nothing is full any more. */
+  /** At its time one claim is tried; if that was a second ago and was not refused, nothing is full any more. */
   function refresh(key: string, full: Full | undefined): readonly Full[] {
     if (full === undefined) return [];
-    const sinceMs = clock.monotonicMs() - full.refusedAtMs;
-    if (sinceMs >= 2 * retryAfterMs) {
+    const lateMs = clock.monotonicMs() - full.retryAtMs;
+    if (lateMs >= retryAfterMs) {
       limits.delete(key);
       return [];
     }
-    if (sinceMs >= retryAfterMs && !full.tried) {
+    if (lateMs >= 0 && !full.tried) {
       full.tried = true;
       full.allowance = Math.max(1, full.allowance);
-      full.growth = 2;
+      full.growth = full.pace;
     }
     return [full];
   }
@@ -82,15 +102,24 @@ export function createFullLimits(clock: Pick<Clock, "monotonicMs">): FullLimits 
       }
     },
     moment: () => moment,
-    refused(tenant, place, { because, sentAt }) {
+    refused(tenant, place, { because, sentAt, againInMs }) {
       const refusing = keyOf[because](tenant, place);
       for (const key of keysOf(tenant, place)) {
         const full = limits.get(key);
         if (full !== undefined && key !== refusing) full.allowance += 1;
       }
-      const refusedAtMs = clock.monotonicMs();
+      const nowMs = clock.monotonicMs();
       const allowance = (freedAt.get(refusing) ?? 0) > sentAt ? 1 : 0;
-      limits.set(refusing, { tenant, allowance, growth: 0, refusedAtMs, tried: false });
+      const kept = { tenant, allowance, growth: 0, tried: false };
+      if (because !== "topic_rate") {
+        limits.set(refusing, { ...kept, retryAtMs: nowMs + retryAfterMs, pace: placePace });
+        return;
+      }
+      // Of claims that were refused together the one that passes first counts.
+      const before = limits.get(refusing)?.retryAtMs ?? 0;
+      const retryAtMs = nowMs + (againInMs ?? retryAfterMs);
+      const isEarlier = before > nowMs && before < retryAtMs;
+      limits.set(refusing, { ...kept, retryAtMs: isEarlier ? before : retryAtMs, pace: ratePace });
     },
     unused(tenant, place) {
       for (const full of known(tenant, place)) full.allowance += 1;
@@ -98,21 +127,36 @@ export function createFullLimits(clock: Pick<Clock, "monotonicMs">): FullLimits 
     freed(tenant, place) {
       moment += 1;
       if (freedAt.size >= rememberedMax) freedAt.clear();
-      freedAt.set(keyOf.topic_full(tenant, place), moment).set(keyOf.pool_full(tenant, place), moment);
-      const topic = limits.get(keyOf.topic_full(tenant, place));
-      const pool = limits.get(keyOf.pool_full(tenant, place));
-      for (const full of [topic, pool]) if (full !== undefined) full.allowance += 1;
-      return { topic: topic !== undefined, pool: pool !== undefined };
+      const topic = keyOf.topic_full(tenant, place);
+      const pool = keyOf.pool_full(tenant, place);
+      const rate = keyOf.topic_rate(tenant, place);
+      for (const key of [topic, pool, rate]) {
+        freedAt.set(key, moment);
+        const full = limits.get(key);
+        if (full !== undefined) full.allowance += 1;
+      }
+      return { topic: limits.has(topic) || limits.has(rate), pool: limits.has(pool) };
     },
     forget(tenant) {
       for (const [key, full] of limits) if (full.tenant === tenant) limits.delete(key);
     },
+    isRated: (tenant, topic) => limits.has(rateKey(tenant, topic)),
+    rateWaitMs(tenant, topic) {
+      const full = limits.get(rateKey(tenant, topic));
+      const waitMs = full === undefined ? 0 : full.retryAtMs - clock.monotonicMs();
+      return waitMs > 0 ? waitMs : undefined;
+    },
     overdue() {
       const nowMs = clock.monotonicMs();
-      const due = [...limits.values()].filter(({ refusedAtMs }) => nowMs - refusedAtMs >= retryAfterMs);
+      const due = [...limits.values()].filter(({ retryAtMs }) => nowMs >= retryAtMs);
       return [...new Set(due.map(({ tenant }) => tenant))];
     },
   };
+}
+
+/** Whatever the pool. */
+function rateKey(tenant: TenantId, topic: string): string {
+  return `rate ${tenant} ${topic}`;
 }
 
 type KeyOf = (tenant: TenantId, place: Place) => string;
@@ -122,12 +166,14 @@ const keyOf: { readonly [Because in PlaceRefusal]: KeyOf } = {
   topic_full: (tenant, { topic }) => `topic ${tenant} ${topic}`,
   pool_full: (tenant, { pool }) => `pool ${tenant} ${pool}`,
   pool_draining: (tenant, { pool }) => `pool ${tenant} ${pool}`,
+  topic_rate: (tenant, { topic }) => rateKey(tenant, topic),
   pool_without_topic: (tenant, place) => `pair ${tenant} ${JSON.stringify([place.topic, place.pool])}`,
 };
 
 function keysOf(tenant: TenantId, place: Place): readonly string[] {
   return [
     keyOf.topic_full(tenant, place),
+    keyOf.topic_rate(tenant, place),
     keyOf.pool_full(tenant, place),
     keyOf.pool_without_topic(tenant, place),
   ];
