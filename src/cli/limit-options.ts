@@ -28,7 +28,8 @@ export function budgetOption(text: string, before: Budgets = {}): Budgets {
   const { name, value } = named(text);
   if (value === "none") return { ...before, [name]: null };
   const [amount = "", ...words] = value.split(",");
-  const [, number, unit, per] = /^([0-9.]+)([A-Za-z0-9_-]*[A-Za-z_][A-Za-z0-9_-]*)\/(\w+)$/.exec(amount) ?? [];
+  const [, number, unit, per] =
+    /^([0-9.]+)([A-Za-z0-9_-]*[A-Za-z_][A-Za-z0-9_-]*)\/(\w+)$/.exec(amount) ?? [];
   if (number === undefined) throw new UsageError(`${text}: a budget is written daily=25usd/day`);
   const budget = { unit, amount: Number(number), per, ...wordsOf(text, words, ["reject", "hold", "stop"]) };
   return { ...before, [name]: budget } as Budgets;
@@ -36,7 +37,8 @@ export function budgetOption(text: string, before: Budgets = {}): Budgets {
 
 function named(text: string) {
   const [, name, value] = /^([^=]+)=(.+)$/.exec(text) ?? [];
-  if (name === undefined || value === undefined) throw new UsageError(`${text}: write a name, = and the limit`);
+  if (name === undefined || value === undefined)
+    throw new UsageError(`${text}: write a name, = and the limit`);
   return { name, value };
 }
 
@@ -60,7 +62,10 @@ function wordsOf(text: string, words: readonly string[], choices: readonly strin
 
 /** How a limit is shown: as it would be written. */
 export function rateText({ limit, per_sec, burst, unit = "", at_limit }: RateShown): string {
-  const more = [burst === undefined || burst === 1 ? [] : `burst=${burst}`, at_limit === "queue" ? at_limit : []];
+  const more = [
+    burst === undefined || burst === 1 ? [] : `burst=${burst}`,
+    at_limit === "queue" ? at_limit : [],
+  ];
   return [`${limit}${unit}/${per_sec}`, ...more.flat()].join(",");
 }
 

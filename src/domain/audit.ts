@@ -156,6 +156,7 @@ export const eventTypes = [
   "lock_broken",
   "letter_retried",
   "records_dropped",
+  "budget_crossed",
 ] as const;
 export type EventType = (typeof eventTypes)[number];
 
@@ -164,7 +165,7 @@ export type EventRow = {
   readonly sequence: number;
   readonly atMs: number;
   readonly type: EventType;
-  /** The run, approval, document (`<collection>/<id>`) or tenant that changed. */
+  /** The run, approval, document (`<collection>/<id>`), tenant or budget that changed. */
   readonly subject: string;
   readonly actor: string;
   /** The run's new version and status, the decision and the hash of what was shown, or what was changed. */

@@ -138,6 +138,18 @@ export function ledgerId(budget: BudgetId, periodStartMs: number): LedgerId {
   return `${budget} ${String(periodStartMs).padStart(16, "0")}` as LedgerId;
 }
 
+/** Amounts are cumulative, and a late heartbeat takes nothing back. */
+export function mostOf(heard: Amounts, usage: Amounts): Amounts {
+  const units = [...new Set([...Object.keys(heard), ...Object.keys(usage)])];
+  return Object.fromEntries(units.map((unit) => [unit, Math.max(heard[unit] ?? 0, usage[unit] ?? 0)]));
+}
+
+/** The crossings that are new, the lowest first. */
+export function newCrossings(before: number, spent: number, amount: number): readonly number[] {
+  const reached = crossedBy(spent, amount);
+  return crossings.filter((percent) => percent > before && percent <= reached);
+}
+
 /** Of a claim that ended: what its result said, or what its heartbeats did, or what was expected. */
 export function settledUsage(
   { estimate, heard }: Charge,

@@ -115,6 +115,8 @@ export type Job = Omit<JobSpec, "claim" | "held"> & {
     readonly pool?: string;
     /** It has a charge, which its end settles. */
     readonly charged?: true;
+    /** It was granted although this budget cannot pay for it; nothing was reserved. */
+    readonly overBudget?: BudgetId;
   };
   /** The budget for which it is parked. */
   readonly parkedFor?: BudgetId;

@@ -69,6 +69,14 @@ export function remaining({ perMs, burst }: Rate, level: number): number {
   return Math.max(0, Math.floor((burst * perMs - level) / perMs));
 }
 
+/** Of an amount in millionths: what a rate counts. */
+export function wholeUnits(amount: number): number {
+  return Math.min(rateLimitMax, Math.ceil(amount / 1_000_000));
+}
+
+/** After this time more the oldest refused claim has lost its turn: its worker may be gone. */
+export const turnMs = 1_000;
+
 /** What a claim has added to a rate of units: enough to give back what it did not need. */
 export type TakenUnits = Rate & {
   readonly rate: RateId;
@@ -85,6 +93,11 @@ export function levelSettled(taken: TakenUnits, level: number, used: number, now
   const undrained = taken.level - limit * Math.max(0, nowMs - taken.atMs);
   const refund = Math.min((units - used) * perMs, Math.max(0, undrained), level);
   return level - refund;
+}
+
+/** Of a rate of a topic; `-` where each claim counts 1. */
+export function unitOfRate(rate: RateId): string {
+  return rate.split("~").at(-2) ?? "-";
 }
 
 export function topicRateId(topic: string, { unit = "-", perMs }: TopicRate): RateId {

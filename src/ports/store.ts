@@ -58,7 +58,7 @@ const namesByGroup: {
   inbox: { deliver: true, takeRun: true, commit: true },
   jobs: { claimJobs: true, heartbeatJobs: true, getJob: true, listReadyJobs: true, countJobs: true },
   documents: { putDocument: true, getDocument: true, listDocuments: true, removeDocument: true },
-  queues: { handOn: true, listGates: true, inspectGate: true, moveQueued: true, listLedgers: true },
+  queues: { handOn: true, listGates: true, inspectGate: true, listLedgers: true, moveQueued: true },
   sweep: { findDue: true, sweep: true },
 };
 

@@ -13,7 +13,8 @@ import { tellParent } from "./children.ts";
 import { saveDeadLetter } from "./documents.ts";
 import { attentionOf, clearDue, setDue } from "./due.ts";
 import { leaveGates } from "./gates.ts";
-import { createJob, readJob, releaseJob, settleJob } from "./jobs.ts";
+import { readJob } from "./job-records.ts";
+import { createJob, releaseJob, settleJob } from "./jobs.ts";
 import { type Context, nowMs, orderedNumber, type StoredRun } from "./records.ts";
 import { putReservation, readReservation } from "./reservations.ts";
 import { giveLettersBack } from "./retries.ts";
@@ -83,8 +84,8 @@ function setTimer(context: Context, state: StoredRun, { timerId, dueAtMs }: Time
 
 function voidJob(context: Context, tenant: TenantId, jobId: RunChange["voidJobs"][number]): void {
   const job = readJob(context, tenant, jobId);
-  if (job?.state === "held" || job?.state === "ready" || job?.state === "claimed")
-    settleJob(context, tenant, job, { state: "voided" });
+  const hasEnded = job?.state === "reported" || job?.state === "lost" || job?.state === "voided";
+  if (job !== undefined && !hasEnded) settleJob(context, tenant, job, { state: "voided" });
 }
 
 function putApproval(context: Context, { tenant, runId }: StoredRun, request: ApprovalRequest): void {

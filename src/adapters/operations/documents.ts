@@ -9,7 +9,7 @@ import {
   type TenantId,
 } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { clearDue, lookAtGates, setDue } from "./due.ts";
+import { clearDue, lookAtLimits, setDue } from "./due.ts";
 import { type Context, nowMs } from "./records.ts";
 import { appendAudited, appendEvent, isRevoked, readTenant } from "./tenants.ts";
 import { countHoldings } from "./tickets.ts";
@@ -34,7 +34,7 @@ export function putDocument(context: Context, request: RequestOf<"putDocument">)
   if (collection === "deadLetter") scheduleLetter(context, tenant, id);
   const saved = { body, revision: next, savedAtMs: nowMs(context), changeId, ...limits };
   context.records.put("document", scope, id, saved);
-  if (collection === "workflow") lookAtGates(context, tenant);
+  if (collection === "workflow") lookAtLimits(context, tenant);
   if (isEventful(collection)) {
     const subject = `${collection}/${id}`;
     // A letter is written by the system itself; its removal and its retry are what a person does.
@@ -89,7 +89,7 @@ export function removeDocument(
   if (isRevoked(context, tenant, credential)) return { kind: "unauthenticated" };
   if (collection === "deadLetter") clearDue(context, letterOf(tenant, id), letterEndMs(context, found));
   context.records.erase("document", scope, id);
-  if (collection === "workflow") lookAtGates(context, tenant);
+  if (collection === "workflow") lookAtLimits(context, tenant);
   if (isEventful(collection)) {
     const subject = `${collection}/${id}`;
     appendAudited(context, tenant, {

@@ -7,7 +7,9 @@ import { type Context, nowMs, orderedNumber } from "./records.ts";
  * `attention`: entries wait in a run's inbox. `claim`: a worker's claim runs out. `timer`: of a run. `unclaimed`: a job is
  * published again. `retention`: an ended run is removed. `letter`: a dead letter is removed. `proof`: a tenant's slots and
  * keys are proved. `lock`: a lock that nobody uses any more is forgotten. `gate`: runs wait at a gate that may have a free place.
- * `gates`: all gates of a tenant at which runs wait are looked at. `queued`: a run has waited for as long as it may.
+ * `gates`: all gates of a tenant at which runs wait are looked at. `queued`: a run has waited for as long as it may. `rated`: a run
+ * has waited for its rate, and goes on to its gates. `level`: a rate is drained, and forgotten. `budget`: a budget that holds jobs
+ * may have more. `budgets`: all budgets of a tenant that hold jobs are looked at. `ledger`: a ledger is removed.
  */
 const dueKinds = [
   "attention",
@@ -21,10 +23,18 @@ const dueKinds = [
   "gate",
   "gates",
   "queued",
+  "rated",
+  "level",
+  "budget",
+  "budgets",
+  "ledger",
 ] as const;
 export type DueKind = (typeof dueKinds)[number];
 
-/** `subject` names the run, job, `<run> <timer>`, letter, gate or `<namespace>/<name>` of a lock; it is empty for a proof. Of `gates` it is the one after which to go on. */
+/**
+ * `subject` names the run, job, `<run> <timer>`, letter, gate, rate, budget, ledger or `<namespace>/<name>` of a lock; it is empty
+ * for a proof. Of `gates` and `budgets` it is the one after which to go on.
+ */
 type DueThing = { readonly kind: DueKind; readonly tenant: TenantId; readonly subject: string };
 
 export function setDue(context: Context, thing: DueThing, atMs: number): void {
@@ -57,6 +67,18 @@ function scopeOf(tenant: TenantId): string {
 export function lookAtGates(context: Context, tenant: TenantId, after = ""): void {
   if (context.records.size("gateQueue", tenant) === 0) return;
   setDue(context, { kind: "gates", tenant, subject: after }, nowMs(context));
+}
+
+/** What holds of the tenant's budgets has changed: those that hold jobs are looked at. */
+export function lookAtBudgets(context: Context, tenant: TenantId, after = ""): void {
+  if (context.records.size("parkedLine", tenant) === 0) return;
+  setDue(context, { kind: "budgets", tenant, subject: after }, nowMs(context));
+}
+
+/** A workflow was saved or removed: other limits hold. */
+export function lookAtLimits(context: Context, tenant: TenantId): void {
+  lookAtGates(context, tenant);
+  lookAtBudgets(context, tenant);
 }
 
 /** Makes sure that the tenant is visited, at the latest when a record of it expires. */

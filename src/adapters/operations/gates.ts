@@ -4,7 +4,7 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { NewRun, StartRefusal } from "../../ports/admission-operations.ts";
 import { workflowLimits } from "./documents.ts";
 import { clearDue, setDue } from "./due.ts";
-import { type GatedRun, leaveQueue, readQueue, waitingAt } from "./queues.ts";
+import { type GatedRun, isQueued, leaveQueue, readQueue, waitingAt } from "./queues.ts";
 import { type Context, nowMs, orderedNumber, type StoredRun } from "./records.ts";
 import { activeMember } from "./run-records.ts";
 import { readTenant } from "./tenants.ts";
@@ -134,8 +134,17 @@ export function leaveGates(context: Context, state: StoredRun): StoredRun {
   for (const gate of heldBy(state)) freePlace(context, state, gate);
   if (state.gates === undefined) return state;
   const gated = { ...state, gates: state.gates };
-  const left = state.gates.waits === undefined ? gated : endWait(context, leaveQueue(context, gated, "gone"));
+  const left = isQueued(state)
+    ? endWait(context, leaveRate(context, leaveQueue(context, state, "gone")))
+    : gated;
   return { ...left, gates: { ...left.gates, held: 0 } };
+}
+
+/** It waits for its rate no more. The caller stores the state. */
+export function leaveRate(context: Context, state: GatedRun): GatedRun {
+  const { startsAtMs, rate: _rate, ...gates } = state.gates;
+  clearDue(context, { kind: "rated", tenant: state.tenant, subject: state.runId }, startsAtMs);
+  return { ...state, gates };
 }
 
 /** The run waits, at whichever gate: it counts among those of its tenant, and not for ever. May be repeated. */

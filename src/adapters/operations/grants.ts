@@ -1,11 +1,29 @@
 // How runs pass their gates: what a start takes or waits for, and how a place that becomes free is handed on at once.
-import { type GateId, type GatesPlan, headLevel, keepsOnlyNewest, tenantGate } from "../../domain/gates.ts";
+import {
+  type GateId,
+  type GatesPlan,
+  headLevel,
+  keepsOnlyNewest,
+  type RunGates,
+  tenantGate,
+} from "../../domain/gates.ts";
 import { isTerminal, type RunId, type TerminalStatus, unchanged } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Woken } from "../../ports/admission-operations.ts";
 import { movesMax } from "../../ports/queue-operations.ts";
 import { appendRunEvent, applyChange } from "./changes.ts";
-import { beginWait, endWait, hasWork, heldBy, isOpen, putPlace, scopeOf, takePlace } from "./gates.ts";
+import { setDue } from "./due.ts";
+import {
+  beginWait,
+  endWait,
+  hasWork,
+  heldBy,
+  isOpen,
+  leaveRate,
+  putPlace,
+  scopeOf,
+  takePlace,
+} from "./gates.ts";
 import {
   bestLevelAt,
   type GatedRun,
@@ -28,11 +46,17 @@ export function wokenIn(woken: readonly RunId[]): Woken {
   return woken.length === 0 ? {} : { woken };
 }
 
-/** A new run takes its places, or waits for the first that is not free. The caller stores it, and hands on what that has freed. */
+type RateWait = Required<Pick<RunGates, "startsAtMs" | "rate">>;
+
+/**
+ * A new run takes its places, or waits for the first that is not free, or for its rate first. The caller stores it, and hands on
+ * what that has freed.
+ */
 export function enterGates(
   context: Context,
   state: StoredRun,
   plan: GatesPlan | undefined,
+  wait: RateWait | undefined,
 ): { readonly state: StoredRun; readonly moves?: Moves } {
   if (plan === undefined) {
     putPlace(context, state, tenantGate);
@@ -42,7 +66,16 @@ export function enterGates(
   const askedAtMs = nowMs(context);
   const gates = { ...rest, held: 0, askedAtMs, deadlineAtMs: askedAtMs + deadlineMs };
   const moves: Moves = { woken: [], freed: [] };
-  return { state: goOn(context, { ...state, gates }, moves), moves };
+  if (wait === undefined) return { state: goOn(context, { ...state, gates }, moves), moves };
+  const waiting = { ...state, status: "queued", gates: { ...gates, ...wait } } as const;
+  beginWait(context, waiting);
+  setDue(context, { kind: "rated", tenant: state.tenant, subject: state.runId }, wait.startsAtMs);
+  return { state: waiting, moves };
+}
+
+/** Its time has come: it goes on to its gates like one that begins now. */
+export function passRate(context: Context, state: GatedRun, moves: Moves): void {
+  passOn(context, leaveRate(context, state), moves);
 }
 
 /** Takes places from the next gate on; where there is none, or somebody waits, the run waits as well. The caller stores it. */
@@ -178,14 +211,20 @@ function grant(context: Context, tenant: TenantId, gate: GateId, moves: Moves): 
   const head = headOf(context, tenant, gate);
   if (head === undefined) return "nobody";
   const granted = takePlace(context, leaveQueue(context, head, "granted"), gate);
-  const next = goOn(context, granted, moves);
-  if (isTerminal(next.status)) return "granted";
-  if (next.gates.waits === undefined) admitQueued(context, endWait(context, next), moves);
-  else {
-    putState(context, next);
-    appendQueued(context, next);
-  }
+  passOn(context, granted, moves);
   return "granted";
+}
+
+/** A run that waited goes on from gate to gate, and begins or waits again. */
+function passOn(context: Context, state: GatedRun, moves: Moves): void {
+  const next = goOn(context, state, moves);
+  if (isTerminal(next.status)) return;
+  if (next.gates.waits === undefined) {
+    admitQueued(context, endWait(context, next), moves);
+    return;
+  }
+  putState(context, next);
+  appendQueued(context, next);
 }
 
 function admitQueued(context: Context, state: GatedRun, moves: Moves): void {
@@ -198,6 +237,6 @@ function admitQueued(context: Context, state: GatedRun, moves: Moves): void {
 
 export function appendQueued(context: Context, { tenant, runId, actor, workflow, gates }: StoredRun): void {
   if (gates === undefined) return;
-  const detail = `${workflow} ${nextGate(gates)}`;
+  const detail = `${workflow} ${gates.rate ?? nextGate(gates)}`;
   appendEvent(context, tenant, { type: "run_queued", subject: runId, actor, detail });
 }

@@ -7,14 +7,16 @@ import type { DeliveryRefused, Proposal } from "../../ports/run-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { judgeDecision, putDecision } from "./approvals.ts";
 import { appendRunEvent, applyChange, clearTimer, commitAt } from "./changes.ts";
+import { type ClaimEnd, correctCharge } from "./charges.ts";
 import { changeTree, fitsTree } from "./children.ts";
 import { markRetried, revisionOf } from "./documents.ts";
 import { endQueued, handOnGates, handOnPlaces, type Moves, wokenIn } from "./grants.ts";
-import { claimsGranted, markChecked, readJob, settleJob } from "./jobs.ts";
+import { readJob } from "./job-records.ts";
+import { claimsGranted, markChecked, settleJob } from "./jobs.ts";
 import { endGrant, holderOf, judgeGuard, retakeLock } from "./locks.ts";
 import { firstEntries, owned, takeOwnership } from "./ownership.ts";
 import { freedBy } from "./places.ts";
-import type { GatedRun } from "./queues.ts";
+import { type GatedRun, isQueued } from "./queues.ts";
 import { type Context, nowMs, orderedNumber, type StoredRun } from "./records.ts";
 import { forgetApplied, hasRoomForRetry, judgeReopening, rememberRetry, reopenWith } from "./retries.ts";
 import { appendEntry, putState, runLock, scopeOf, withAttention, withoutAttention } from "./run-records.ts";
@@ -50,13 +52,16 @@ function deliverEntry(context: Context, request: RequestOf<"deliver">): OutcomeO
       ? { kind: "delivered", run: { kind: "handed_over" } }
       : { kind: "applied", version: state.version, status: state.status, claims: [] };
   }
-  if (verdict.kind !== "full" && verdict.kind !== "accepted") return verdict;
+  if (verdict.kind !== "full" && verdict.kind !== "accepted") {
+    if (entry.kind === "result") countLate(context, state, entry);
+    return verdict;
+  }
   if (verdict.kind === "full" || (holder !== undefined && request.whenBusy === "refuse")) {
     return { kind: "run_busy", instance: holder?.instance ?? "" };
   }
   const accepted = verdict.accept(state);
-  if (entry.kind === "cancel" && accepted.gates?.waits !== undefined) {
-    return cancelQueued(context, { ...accepted, gates: accepted.gates }, entry.reason);
+  if (entry.kind === "cancel" && isQueued(accepted)) {
+    return cancelQueued(context, accepted, entry.reason);
   }
   const free = holder === undefined && state.entriesWaiting === 0;
   if (proposal !== undefined && free && mayApply(context, state, proposal)) {
@@ -177,11 +182,27 @@ function judgeResult(
     entry: { kind: "result", entryId, jobId, outcome, payloadKey: payload.key },
     accept(current) {
       if (letter !== undefined) noteRetried(context, state, letter);
-      settleJob(context, tenant, job, { state: "reported", reportId: entryId });
+      settleJob(context, tenant, job, { state: "reported", reportId: entryId, claim: endOf(entry) });
       context.records.put("runRecord", scopeOf(tenant, runId), payload.key, { body: payload.body });
       return current;
     },
   };
+}
+
+function endOf({ outcome, usage }: Extract<NewEntry, { kind: "result" }>): ClaimEnd {
+  return { how: outcome === "handed_back" ? "handed_back" : "reported", usage };
+}
+
+/** The report comes too late for the run, and says what was used all the same. */
+function countLate(
+  context: Context,
+  { tenant, runId }: StoredRun,
+  entry: Extract<NewEntry, { kind: "result" }>,
+): void {
+  const job = readJob(context, tenant, entry.jobId);
+  const isGone = job?.state === "lost" || job?.state === "voided";
+  if (job?.runId !== runId || !isGone) return;
+  correctCharge(context, tenant, job, { token: entry.token, ...endOf(entry) });
 }
 
 function judgeApprovalDecision(

@@ -1,37 +1,41 @@
-// The operations of workers on jobs, and jobs as records with their two indexes.
+// The operations of workers on jobs: how they are put up, claimed, kept alive and settled.
 import type { CheckedVerdict } from "../../domain/dispatch.ts";
-import {
-  type ClaimTerms,
-  type Job,
-  type JobHint,
-  type JobId,
-  type JobSpec,
-  readyJob,
-} from "../../domain/job.ts";
-import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
+import { type ClaimTerms, type Job, type JobId, type JobSpec, readyJob } from "../../domain/job.ts";
+import { isTerminal, type RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { ClaimGrant } from "../../ports/admission-operations.ts";
 import type { BeatAnswer, ClaimAnswer } from "../../ports/job-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import {
+  type ClaimEnd,
+  type Cost,
+  forgetCharge,
+  hearUsage,
+  judgeMeter,
+  settleCharge,
+  takeCost,
+} from "./charges.ts";
 import { clearDue, setDue } from "./due.ts";
+import {
+  claimOf,
+  describedJob,
+  enqueueJob,
+  hintOf,
+  leaveReady,
+  putJob,
+  readJob,
+  readyScope,
+  runIdOf,
+  scheduleJob,
+  unclaimed,
+} from "./job-records.ts";
 import { nextFence } from "./locks.ts";
+import { leaveParked, parkJob } from "./parked.ts";
 import { countedPool, leavePlace, placeRefusal, runningOfPool, runningOfTopic, takePlace } from "./places.ts";
-import { type Context, type JobState, nowMs, orderedNumber } from "./records.ts";
+import { keepRefused } from "./rates.ts";
+import { type Context, type JobState, nowMs } from "./records.ts";
 import { scopeOf } from "./run-records.ts";
 import { isRevoked, readTenant } from "./tenants.ts";
-
-function jobScope(tenant: TenantId, runId: RunId): string {
-  return `${tenant}/${runId}`;
-}
-
-export function readJob(context: Context, tenant: TenantId, jobId: JobId): JobState | undefined {
-  return context.records.get("job", jobScope(tenant, runIdOf(jobId)), jobId);
-}
-
-/** A job id begins with its run's id. */
-function runIdOf(jobId: JobId): RunId {
-  return jobId.slice(0, jobId.indexOf(":")) as RunId;
-}
 
 /** Puts a job up: held for the dispatch check, ready for anybody, or already claimed if a claim of its own would be granted now. */
 export function createJob(context: Context, run: RunHeader, spec: JobSpec): void {
@@ -42,25 +46,27 @@ export function createJob(context: Context, run: RunHeader, spec: JobSpec): void
     scheduleJob(context, tenant, { ...job, state: "held" });
     return;
   }
-  if (claim !== undefined && mayBeBornClaimed(context, run, spec.topic, claim)) {
-    putClaimed(context, tenant, job, claim);
+  const cost = claim === undefined ? undefined : costAtBirth(context, run, job, claim);
+  if (claim !== undefined && cost !== undefined) {
+    putClaimed(context, tenant, job, { terms: claim, cost });
     return;
   }
-  context.records.put("ready", readyScope(tenant, job.topic), readyMember(job), {});
-  scheduleJob(context, tenant, job);
+  enqueueJob(context, tenant, job);
 }
 
-function mayBeBornClaimed(context: Context, run: RunHeader, topic: string, terms: ClaimTerms): boolean {
-  const { credential, pool } = terms;
-  if (readTenant(context, run.tenant).settings.stopped === true || run.cancelRequested !== undefined)
-    return false;
-  if (isRevoked(context, run.tenant, credential)) return false;
-  const place = pool === undefined ? { topic } : { topic, pool };
-  return placeRefusal(context, run.tenant, place) === undefined;
+/** Absent where a claim would not be granted now. */
+function costAtBirth(context: Context, run: RunHeader, job: Job, terms: ClaimTerms): Cost | undefined {
+  const { tenant, cancelRequested } = run;
+  if (readTenant(context, tenant).settings.stopped === true || cancelRequested !== undefined)
+    return undefined;
+  if (isRevoked(context, tenant, terms.credential)) return undefined;
+  if (placeRefusal(context, tenant, placeOf(job, terms)) !== undefined) return undefined;
+  const verdict = judgeMeter(context, tenant, job);
+  return verdict.kind === "passes" ? verdict : undefined;
 }
 
-function claimJob(context: Context, tenant: TenantId, job: JobState, terms: ClaimTerms): Job {
-  return putClaimed(context, tenant, leaveReady(context, tenant, job), terms);
+function placeOf({ topic }: Job, { pool }: ClaimTerms) {
+  return pool === undefined ? { topic } : { topic, pool };
 }
 
 /** Keeps what the dispatch check says; the run decides what follows from it. */
@@ -78,23 +84,38 @@ export function releaseJob(context: Context, tenant: TenantId, jobId: JobId): vo
   const job = readJob(context, tenant, jobId);
   if (job?.state !== "held") return;
   clearDue(context, unclaimed(tenant, jobId), job.publishAtMs);
-  context.records.put("ready", readyScope(tenant, job.topic), readyMember(job), {});
-  scheduleJob(context, tenant, { ...job, state: "ready", republished: 0 });
+  enqueueJob(context, tenant, { ...job, state: "ready", republished: 0 });
 }
 
+type JobEnd =
+  | { readonly state: "reported"; readonly reportId: string; readonly claim: ClaimEnd }
+  | { readonly state: "lost" | "voided" };
+
 /** Ends a job in one of its final states. */
-export function settleJob(
-  context: Context,
-  tenant: TenantId,
-  job: JobState,
-  end: { readonly state: "reported" | "lost" | "voided"; readonly reportId?: string },
-): void {
-  const left = job.state === "ready" || job.state === "held" ? leaveReady(context, tenant, job) : job;
+export function settleJob(context: Context, tenant: TenantId, job: JobState, end: JobEnd): void {
+  const left = leaveLines(context, tenant, job);
   if (job.state === "claimed") {
     clearDue(context, claimOf(tenant, job.jobId), job.claim?.expiresAtMs);
     leavePlace(context, tenant, job);
+    settleCharge(context, tenant, job, end.state === "reported" ? end.claim : { how: "gone" });
   }
-  putJob(context, tenant, { ...left, ...end });
+  const ended = end.state === "reported" ? { state: end.state, reportId: end.reportId } : end;
+  putJob(context, tenant, { ...left, ...ended });
+}
+
+function leaveLines(context: Context, tenant: TenantId, job: JobState): Job {
+  if (job.state === "parked") return leaveParked(context, tenant, job);
+  return job.state === "ready" || job.state === "held" ? leaveReady(context, tenant, job) : job;
+}
+
+/** Of a run that is removed: its claim ends with it, and it stands nowhere any more. The caller erases the job. */
+export function abandonJob(context: Context, tenant: TenantId, job: JobState): void {
+  if (job.state === "parked") leaveParked(context, tenant, job);
+  if (job.state === "claimed") {
+    leavePlace(context, tenant, job);
+    settleCharge(context, tenant, job, { how: "gone" });
+  }
+  if (job.claim?.charged === true) forgetCharge(context, tenant, job);
 }
 
 function extendClaim(
@@ -128,10 +149,6 @@ export function republishJob(context: Context, tenant: TenantId, job: JobState):
   scheduleJob(context, tenant, { ...job, republished: job.republished + 1 });
 }
 
-function describedJob({ publishAtMs: _publishAtMs, ...job }: JobState): Job {
-  return job;
-}
-
 /** The claims that a change asked for and got, also when it is asked again. */
 export function claimsGranted(
   context: Context,
@@ -149,16 +166,12 @@ function grantOf(context: Context, jobId: JobId, held: NonNullable<Job["claim"]>
   return { jobId, fence: held.fence, expiresInMs: Math.max(0, held.expiresAtMs - nowMs(context)) };
 }
 
-export function hintOf({ jobId, runId, topic, createdAtMs, requires, state }: Job): JobHint {
-  const hint = { jobId, runId, topic, createdAtMs, ...(state === "held" ? { held: true as const } : {}) };
-  return requires === undefined ? hint : { ...hint, requires };
-}
-
-function readyScope(tenant: TenantId, topic: string): string {
-  return `${tenant}/${topic}`;
-}
-
-function putClaimed(context: Context, tenant: TenantId, job: Job, terms: ClaimTerms): Job {
+function putClaimed(
+  context: Context,
+  tenant: TenantId,
+  job: Job,
+  { terms, cost }: { readonly terms: ClaimTerms; readonly cost: Cost },
+): Job {
   const { token, worker, leaseMs } = terms;
   const claimedAtMs = nowMs(context);
   const expiresAtMs = claimedAtMs + leaseMs;
@@ -169,42 +182,13 @@ function putClaimed(context: Context, tenant: TenantId, job: Job, terms: ClaimTe
     claim: {
       ...{ token, worker, fence, claimedAtMs, expiresAtMs },
       ...countedPool(context, tenant, terms.pool),
+      ...takeCost(context, tenant, job, { cost, token }),
     },
   };
   putJob(context, tenant, claimed);
   takePlace(context, tenant, claimed);
   setDue(context, claimOf(tenant, job.jobId), expiresAtMs);
   return claimed;
-}
-
-function leaveReady(context: Context, tenant: TenantId, job: JobState): Job {
-  context.records.erase("ready", readyScope(tenant, job.topic), readyMember(job));
-  clearDue(context, unclaimed(tenant, job.jobId), job.publishAtMs);
-  return describedJob(job);
-}
-
-function scheduleJob(context: Context, tenant: TenantId, job: Job): void {
-  const { republishAfterMs, republishAfterMaxMs } = context.settings;
-  const waitMs = Math.min(republishAfterMaxMs, republishAfterMs * 2 ** job.republished);
-  const publishAtMs = nowMs(context) + waitMs;
-  putJob(context, tenant, { ...job, publishAtMs });
-  setDue(context, unclaimed(tenant, job.jobId), publishAtMs);
-}
-
-function putJob(context: Context, tenant: TenantId, job: JobState): void {
-  context.records.put("job", jobScope(tenant, job.runId), job.jobId, job);
-}
-
-function readyMember(job: Job): string {
-  return `${orderedNumber(job.createdAtMs)} ${job.jobId}`;
-}
-
-function claimOf(tenant: TenantId, jobId: JobId) {
-  return { kind: "claim", tenant, subject: jobId } as const;
-}
-
-function unclaimed(tenant: TenantId, jobId: JobId) {
-  return { kind: "unclaimed", tenant, subject: jobId } as const;
 }
 
 export function claimJobs(context: Context, request: RequestOf<"claimJobs">): OutcomeOf<"claimJobs"> {
@@ -216,16 +200,30 @@ export function claimJobs(context: Context, request: RequestOf<"claimJobs">): Ou
     if (because !== undefined || job === undefined) {
       return { kind: "refused", jobId, because: because ?? "not_found" };
     }
-    const { topic } = job;
-    const full = placeRefusal(
-      context,
-      tenant,
-      terms.pool === undefined ? { topic } : { topic, pool: terms.pool },
-    );
+    const full = placeRefusal(context, tenant, placeOf(job, terms));
     if (full !== undefined) return { kind: "refused", jobId, because: full };
-    return claimed(context, tenant, claimJob(context, tenant, job, terms));
+    return claimReady(context, tenant, job, terms);
   });
   return { kind: "judged", answers };
+}
+
+/** There is a place for it: its rates and budgets decide. */
+function claimReady(context: Context, tenant: TenantId, job: JobState, terms: ClaimTerms): ClaimAnswer {
+  const { jobId } = job;
+  const cost = judgeMeter(context, tenant, job);
+  switch (cost.kind) {
+    case "waits":
+      keepRefused(context, tenant, job, cost.wait);
+      return { kind: "refused", jobId, because: "topic_rate", againInMs: cost.wait.againInMs };
+    case "parks":
+      parkJob(context, tenant, job, cost.payer);
+      return { kind: "refused", jobId, because: "budget_held" };
+    case "passes":
+    case "over": {
+      const left = leaveReady(context, tenant, job);
+      return claimed(context, tenant, putClaimed(context, tenant, left, { terms, cost }));
+    }
+  }
 }
 
 export function heartbeatJobs(
@@ -234,15 +232,18 @@ export function heartbeatJobs(
 ): OutcomeOf<"heartbeatJobs"> {
   const { tenant, beats } = request;
   const stopped = readTenant(context, tenant).settings.stopped === true;
-  const answers = beats.map(({ jobId, token, ...terms }): BeatAnswer => {
+  const answers = beats.map(({ jobId, token, usage, ...terms }): BeatAnswer => {
     const job = readJob(context, tenant, jobId);
     if (job === undefined || job.claim?.token !== token) return { kind: "lost", jobId };
     // Voided by the run: the worker hears of it here and has nothing to lose.
     if (job.state === "voided") return { kind: "extended", jobId, expiresInMs: 0, stop: true };
     if (job.state !== "claimed") return { kind: "lost", jobId };
     extendClaim(context, tenant, job, terms);
-    const stop = stopped || context.records.get("run", tenant, job.runId)?.cancelRequested !== undefined;
-    return { kind: "extended", jobId, expiresInMs: terms.leaseMs, stop };
+    const overBudget = usage === undefined ? undefined : hearUsage(context, tenant, job, usage);
+    const over = overBudget === undefined ? {} : { overBudget };
+    const isCancelled = context.records.get("run", tenant, job.runId)?.cancelRequested !== undefined;
+    const stop = stopped || isCancelled || overBudget !== undefined;
+    return { kind: "extended", jobId, expiresInMs: terms.leaseMs, stop, ...over };
   });
   return { kind: "judged", answers };
 }
@@ -289,7 +290,7 @@ function judgeClaim(
   if (isRevoked(context, tenant, credential)) return "credential_revoked";
   if (readTenant(context, tenant).settings.stopped === true) return "tenant_stopped";
   if (job === undefined) return "not_found";
-  if (job.state !== "ready") return "not_ready";
+  if (job.state !== "ready") return job.state === "parked" ? "budget_held" : "not_ready";
   const run = context.records.get("run", tenant, runIdOf(job.jobId));
   if (run === undefined || isTerminal(run.status)) return "run_ended";
   return run.cancelRequested === undefined ? undefined : "run_cancelling";
@@ -298,5 +299,13 @@ function judgeClaim(
 function claimed(context: Context, tenant: TenantId, job: JobState): ClaimAnswer {
   if (job.claim === undefined) throw new Error("a claimed job has a claim");
   const input = context.records.get("runRecord", scopeOf(tenant, job.runId), job.inputKey)?.body ?? "null";
-  return { kind: "claimed", ...grantOf(context, job.jobId, job.claim), job: describedJob(job), input };
+  const { overBudget } = job.claim;
+  const over = overBudget === undefined ? {} : { overBudget };
+  return {
+    kind: "claimed",
+    ...grantOf(context, job.jobId, job.claim),
+    job: describedJob(job),
+    input,
+    ...over,
+  };
 }

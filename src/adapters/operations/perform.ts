@@ -1,6 +1,7 @@
 // Every store operation as a pure function over records: the specification that all adapters follow.
 import type { OperationName, OutcomeOf, RequestOf, Unavailable } from "../../ports/store.ts";
 import { getApproval, listApprovals } from "./approvals.ts";
+import { listLedgers } from "./budgets.ts";
 import { countUsage, getDocument, listDocuments, putDocument, removeDocument } from "./documents.ts";
 import { handOn, inspectGate, listGates, moveQueued } from "./gate-views.ts";
 import { commit, deliver, takeRun } from "./inbox.ts";
@@ -61,6 +62,7 @@ export const operations: Operations = {
   handOn,
   listGates,
   inspectGate,
+  listLedgers,
   moveQueued,
   findDue,
   sweep,

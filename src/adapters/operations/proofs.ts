@@ -7,7 +7,7 @@ import type { RepairKind } from "../../ports/job-operations.ts";
 import { planProof } from "./due.ts";
 import { heldBy, placeMember, putPlace, scopeOf } from "./gates.ts";
 import { handOnGates } from "./grants.ts";
-import { isInQueue, joinQueue, leaveQueue, waitingRun } from "./queues.ts";
+import { isInQueue, isQueued, joinQueue, leaveQueue } from "./queues.ts";
 import { type Context, nowMs, type StoredRun } from "./records.ts";
 import { putReservation, readReservation, trimKeys } from "./reservations.ts";
 import { putState } from "./run-records.ts";
@@ -98,15 +98,15 @@ function proveWaiting(
   const rows = context.records.scan("queued", tenant, from.after, from.room);
   for (const { member } of rows) {
     const runId = member.slice(17) as RunId;
-    const [state] = waitingRun(context, tenant, runId);
-    if (state === undefined) {
+    const state = context.records.get("run", tenant, runId);
+    if (state === undefined || !isQueued(state)) {
       context.records.erase("queued", tenant, member);
       found.repairs.push({ repair: "queue_left", runId });
       continue;
     }
     proveRun(context, state, found);
-    if (isInQueue(context, state)) continue;
-    const { level = 0, sinceMs = 0 } = state.gates.waits ?? {};
+    if (state.gates.waits === undefined || isInQueue(context, state)) continue;
+    const { level, sinceMs } = state.gates.waits;
     putState(context, joinQueue(context, leaveQueue(context, state, "gone"), { level, sinceMs }));
     found.repairs.push({ repair: "queue_restored", runId });
   }

@@ -21,6 +21,11 @@ type Queue = RecordKinds["gateQueue"];
 /** A run that was started with a plan of its gates. */
 export type GatedRun = StoredRun & { readonly gates: RunGates };
 
+/** It waits at a gate, or for its rate. */
+export function isQueued(state: StoredRun): state is GatedRun {
+  return state.gates?.waits !== undefined || state.gates?.startsAtMs !== undefined;
+}
+
 /** Absent when nobody waits. A tenant without any queue pays for no read. */
 export function readQueue({ records }: Context, tenant: TenantId, gate: GateId): Queue | undefined {
   return records.size("gateQueue", tenant) === 0 ? undefined : records.get("gateQueue", tenant, gate);

@@ -1,11 +1,13 @@
 // What operations work on: records of a few kinds, each in a scope and ordered by member, the store's time, and fixed settings.
 import type { Approval } from "../../domain/approval.ts";
 import type { EventRow } from "../../domain/audit.ts";
+import type { Charge, Ledger } from "../../domain/budgets.ts";
 import type { Reservation } from "../../domain/fingerprint.ts";
 import type { WorkflowLimits } from "../../domain/gates.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
 import type { Job } from "../../domain/job.ts";
 import type { Fence, LockToken } from "../../domain/lock.ts";
+import type { RateLevel } from "../../domain/rates.ts";
 import type { RunHeader } from "../../domain/run.ts";
 import type { TenantSettings } from "../../domain/tenant.ts";
 import type { StoreSettings } from "../../ports/store.ts";
@@ -136,6 +138,16 @@ export type RecordKinds = {
   queuedRun: Record<string, never>;
   /** All runs of the tenant that wait: members are `<askedAtMs, 16 digits> <run id>`. */
   queued: Record<string, never>;
+  /** Members are the rates. It is kept until `forgetAtMs`; the sweep looks whether it still is at `visitAtMs`. */
+  rateLevel: RateLevel & { readonly forgetAtMs: number; readonly visitAtMs: number };
+  /** Members are `<budget> <start of the period, 16 digits>`. */
+  ledger: Ledger;
+  /** Scope is `<tenant>/<budget>`; members are `<createdAtMs, 16 digits> <job>`: the jobs that it holds, oldest first. */
+  parked: Record<string, never>;
+  /** Members are the budgets that hold jobs. */
+  parkedLine: { readonly dueAtMs: number };
+  /** Scope is `<tenant>/<run>`, members are its jobs. */
+  charge: Charge;
   reservation: Reservation;
   /** Members are the sequence in 16 digits. */
   event: EventRow;
@@ -174,6 +186,11 @@ export const recordKinds = Object.keys({
   lineKey: 0,
   queuedRun: 0,
   queued: 0,
+  rateLevel: 0,
+  ledger: 0,
+  parked: 0,
+  parkedLine: 0,
+  charge: 0,
   reservation: 0,
   event: 0,
   trail: 0,

@@ -4,16 +4,17 @@ import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
 import { quotaOf, type TenantId } from "../../domain/tenant.ts";
 import type { NewRun, StartRefusal } from "../../ports/admission-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import { judgeStartBudgets } from "./budgets.ts";
 import { applyChange } from "./changes.ts";
 import { changeTree } from "./children.ts";
 import { isCurrentWorkflow } from "./documents.ts";
 import { clearDue, scheduleProof, setDue } from "./due.ts";
 import { judgeGates } from "./gates.ts";
 import { appendQueued, enterGates, handOnGates, wokenIn } from "./grants.ts";
-import { claimsGranted } from "./jobs.ts";
+import { abandonJob, claimsGranted } from "./jobs.ts";
 import { forgetLock, judgeGuard, retakeLock } from "./locks.ts";
-import { leavePlace } from "./places.ts";
-import { nextGate, waitingAt } from "./queues.ts";
+import { type GatedRun, isQueued, nextGate, waitingAt } from "./queues.ts";
+import { judgeStartRates, positionInRate, rateLeft, takeStartRates } from "./rates.ts";
 import {
   type Context,
   type JobState,
@@ -149,7 +150,7 @@ function judgeStart(
   if (revision !== undefined && !isCurrentWorkflow(context, tenant, { workflow, revision, definition })) {
     return { kind: "version_conflict" };
   }
-  const refusal = judgeGates(context, tenant, run, strategy);
+  const refusal = judgeLimits(context, tenant, run, strategy);
   if (refusal !== undefined) return refusal;
   const quota = quotaOf(settings, context.settings.quotas, "active_runs");
   const { records } = context;
@@ -161,6 +162,20 @@ function judgeStart(
   return hasRoomForKey(context, tenant) === "full"
     ? { kind: "idempotency_quota_reached", quota: context.settings.keysPerTenantMax }
     : undefined;
+}
+
+function judgeLimits(
+  context: Context,
+  tenant: TenantId,
+  run: NewRun,
+  strategy: "atomic" | "lock",
+): StartRefusal | undefined {
+  const ofRates = judgeStartRates(context, tenant, run, strategy);
+  if (ofRates !== undefined && ofRates !== "waits") return ofRates;
+  const refusal = judgeStartBudgets(context, tenant, run) ?? judgeGates(context, tenant, run, strategy);
+  if (refusal !== undefined || ofRates === undefined) return refusal;
+  const limit = context.settings.queuedPerTenantMax;
+  return context.records.size("queued", tenant) >= limit ? { kind: "queue_full", limit } : undefined;
 }
 
 function startNow(context: Context, tenant: TenantId, run: NewRun) {
@@ -197,7 +212,8 @@ function insertRun(context: Context, tenant: TenantId, run: NewRun) {
     drains: 0,
     ...(key === undefined ? {} : { reservation: key.digest, fingerprint: key.fingerprint }),
   };
-  const { state: placed, moves } = enterGates(context, empty, run.gates);
+  const wait = takeStartRates(context, tenant, run.rates);
+  const { state: placed, moves } = enterGates(context, empty, run.gates, wait);
   if (key !== undefined) {
     const { digest, fingerprint } = key;
     putReservation(context, tenant, digest, { state: "bound", runId, fingerprint });
@@ -218,19 +234,29 @@ function insertRun(context: Context, tenant: TenantId, run: NewRun) {
 
 /** The answer to a start, also to one that is repeated later. */
 function started(context: Context, state: StoredRun, run: NewRun) {
-  const { runId, tenant, gates } = state;
-  if (gates?.waits === undefined) return admitted(context, state, run);
+  const { runId, tenant } = state;
+  if (!isQueued(state)) return admitted(context, state, run);
+  const { deadlineAtMs } = state.gates;
+  const told = { ...keysKept(context, tenant, run), ...rateLeft(context, tenant, run) };
+  return { kind: "queued", runId, ...waitOf(context, state, run), deadlineAtMs, ...told } as const;
+}
+
+function waitOf(context: Context, { tenant, gates }: GatedRun, run: NewRun) {
+  const { waits, startsAtMs, rate } = gates;
+  if (waits === undefined && startsAtMs !== undefined && rate !== undefined) {
+    const asked = run.rates?.find((each) => each.rate === rate);
+    const position = asked === undefined ? 1 : positionInRate(context, startsAtMs, asked);
+    return { rate, startsAtMs, position };
+  }
   const gate = nextGate(gates);
-  const position = waitingAt(context, tenant, gate, gates.waits.level);
-  const { deadlineAtMs } = gates;
-  return { kind: "queued", runId, gate, position, deadlineAtMs, ...keysKept(context, tenant, run) } as const;
+  return { gate, position: waitingAt(context, tenant, gate, waits?.level) };
 }
 
 function admitted(context: Context, state: StoredRun, run: NewRun) {
   const { runId, status, tenant } = state;
   const claims = claimsGranted(context, tenant, run.change.jobs);
-  const kept = keysKept(context, tenant, run);
-  return { kind: "admitted", runId, status, ...slots(context, tenant), claims, ...kept } as const;
+  const told = { ...keysKept(context, tenant, run), ...rateLeft(context, tenant, run) };
+  return { kind: "admitted", runId, status, ...slots(context, tenant), claims, ...told } as const;
 }
 
 function keysKept({ records }: Context, tenant: TenantId, { key }: NewRun) {
@@ -281,7 +307,7 @@ export function removePart(context: Context, state: StoredRun): "removed" | "mor
       if (kind === "job") {
         forgetJobLocks(context, state, member as JobId);
         const job = value as JobState;
-        if (job.state === "claimed") leavePlace(context, tenant, job);
+        abandonJob(context, tenant, job);
       }
       context.records.erase(kind, scope, member);
     }

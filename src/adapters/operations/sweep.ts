@@ -6,17 +6,22 @@ import type { JobId } from "../../domain/job.ts";
 import { isTerminal, type RunId } from "../../domain/run.ts";
 import { type Partition, partitionLabel, type TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import { removeLedger } from "./budgets.ts";
 import { removeExpiredLetter } from "./documents.ts";
 import { type DueKind, lookAtGates, readDueMember, setDue } from "./due.ts";
 import { hasWork } from "./gates.ts";
-import { endQueued, handOnGates, type Moves } from "./grants.ts";
-import { hintOf, readJob, republishJob, settleJob } from "./jobs.ts";
+import { endQueued, handOnGates, type Moves, passRate } from "./grants.ts";
+import { hintOf, readJob } from "./job-records.ts";
+import { republishJob, settleJob } from "./jobs.ts";
 import { holderOf, visitLock } from "./locks.ts";
+import { visitLine, visitLines } from "./parked.ts";
 import { proveTenant } from "./proofs.ts";
-import { planVisit } from "./queues.ts";
+import { isQueued, planVisit } from "./queues.ts";
+import { forgetLevel } from "./rates.ts";
 import { type Context, nowMs, orderedNumber } from "./records.ts";
 import { appendEntry, putState, runLock, scopeOf, withAttention } from "./run-records.ts";
 import { removePart } from "./runs.ts";
+import { readTenant } from "./tenants.ts";
 
 type Swept = Extract<OutcomeOf<"sweep">, { kind: "swept" }>;
 type Waiting = Swept["waiting"][number];
@@ -109,6 +114,11 @@ const handlers: { readonly [Kind in DueKind]: Handler } = {
   gate: visitGate,
   gates: visitGates,
   queued: endWaiting,
+  rated: beginRated,
+  level: forgetLevel,
+  budget: letJobsGo,
+  budgets: visitLines,
+  ledger: removeLedger,
 };
 
 function visitRun(context: Context, tenant: TenantId, subject: string, found: Findings): void {
@@ -166,12 +176,31 @@ function removeEnded(context: Context, tenant: TenantId, subject: string): void 
 
 function endWaiting(context: Context, tenant: TenantId, subject: string, found: Findings): void {
   const state = context.records.get("run", tenant, subject as RunId);
-  if (state?.gates?.waits === undefined || state.gates.deadlineAtMs > nowMs(context)) return;
+  if (state === undefined || !isQueued(state) || state.gates.deadlineAtMs > nowMs(context)) return;
   const moves: Moves = { woken: [], freed: [] };
   const end = { status: "timed_out", reason: "queue_deadline_passed" } as const;
-  endQueued(context, { ...state, gates: state.gates }, end, moves);
+  endQueued(context, state, end, moves);
   found.queueDeadlines += 1;
   wake(tenant, handOnGates(context, tenant, moves).woken, found);
+}
+
+/** Its rate lets it through: it goes on to its gates. While its tenant is stopped, nothing begins. */
+function beginRated(context: Context, tenant: TenantId, subject: string, found: Findings): void {
+  const state = context.records.get("run", tenant, subject as RunId);
+  if (state === undefined || !isQueued(state) || state.gates.startsAtMs === undefined) return;
+  const { startsAtMs } = state.gates;
+  if (startsAtMs > nowMs(context)) return;
+  if (readTenant(context, tenant).settings.stopped === true) {
+    setDue(context, { kind: "rated", tenant, subject }, nowMs(context) + context.settings.attentionMs);
+    return;
+  }
+  const moves: Moves = { woken: [], freed: [] };
+  passRate(context, state, moves);
+  wake(tenant, handOnGates(context, tenant, moves).woken, found);
+}
+
+function letJobsGo(context: Context, tenant: TenantId, subject: string, found: Findings): void {
+  for (const job of visitLine(context, tenant, subject)) found.unclaimed.push({ tenant, job });
 }
 
 /** Of the gates at which runs wait, those with a free place are handed on by the process that sweeps. */

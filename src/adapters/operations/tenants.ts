@@ -2,7 +2,7 @@
 import type { EventRow } from "../../domain/audit.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { lookAtGates } from "./due.ts";
+import { lookAtBudgets, lookAtGates } from "./due.ts";
 import { type Context, nowMs, orderedNumber, type RecordKinds } from "./records.ts";
 
 type TenantState = RecordKinds["tenant"];
@@ -35,6 +35,7 @@ export function setTenant(context: Context, request: RequestOf<"setTenant">): Ou
   const version = expectedVersion + 1;
   context.records.put("tenant", tenant, "record", { ...current, settings, version, changeId });
   if (settings.stopped !== true) lookAtGates(context, tenant);
+  lookAtBudgets(context, tenant);
   appendAudited(context, tenant, { type: "tenant_changed", subject: tenant, actor, detail: changeId });
   return { kind: "saved", version };
 }

@@ -23,6 +23,7 @@ const migrations: ReadonlyArray<(database: Database) => void> = [
   orderKeysApart,
   allowPartialRows,
   addGates,
+  addBudgets,
 ];
 
 const schemaVersion = migrations.length;
@@ -111,6 +112,14 @@ const gateKinds = [
   "queued",
 ] as const satisfies readonly RecordKind[];
 
+const budgetKinds = [
+  "rateLevel",
+  "ledger",
+  "parked",
+  "parkedLine",
+  "charge",
+] as const satisfies readonly RecordKind[];
+
 function createAdmissionTables(database: Database): void {
   createRecordTables(database, admissionKinds);
 }
@@ -130,6 +139,7 @@ function addRuns(database: Database): void {
     ...holdingKinds,
     ...trailKinds,
     ...gateKinds,
+    ...budgetKinds,
   ];
   createRecordTables(
     database,
@@ -205,6 +215,11 @@ function allowPartialRows(): void {}
 /** Version 9 knew no gates but the tenant's own, at which nobody waited. */
 function addGates(database: Database): void {
   createRecordTables(database, gateKinds);
+}
+
+/** Version 10 knew no rates and budgets. */
+function addBudgets(database: Database): void {
+  createRecordTables(database, budgetKinds);
 }
 
 /** The others are kept in the order of their key: a row is found with one search, and neighbours are on one page. */
