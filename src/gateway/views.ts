@@ -236,6 +236,10 @@ function particulars({ type, subject, detail }: EventRow): Partial<EventView> {
       const slash = subject.indexOf("/");
       return { collection: subject.slice(0, slash), document_id: subject.slice(slash + 1) };
     }
+    case "budget_crossed": {
+      const percent = Number(detail.split(" ").at(-1));
+      return { budget: subject, ...(Number.isInteger(percent) ? { percent } : {}) };
+    }
     case "tenant_changed":
     case "lock_broken":
     case "records_dropped":

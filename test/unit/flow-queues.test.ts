@@ -290,7 +290,7 @@ test("a definition that runs a workflow with gates as a step is warned that they
     warnings: [
       {
         path: "steps.run.input.workflow_id",
-        message: expect.stringContaining('gates of "tickets" do not count'),
+        message: expect.stringContaining('gates, rates and budgets of "tickets" do not count'),
       },
     ],
   });
