@@ -85,6 +85,34 @@ const admission: PanelRow = {
       ],
     },
     {
+      title: "Budgets",
+      about:
+        "What budgets have spent and reserved of their amounts in their present period; the ten with the most.",
+      unit: "percentunit",
+      limit: 0.9,
+      queries: [
+        {
+          expr: `topk(10, max by (tenant, budget) (${series("budget_used_ratio")}))`,
+          legend: "{{tenant}} {{budget}}",
+        },
+      ],
+    },
+    {
+      title: "Jobs that wait for a budget",
+      about: "Held until there is more of it; the ten tenants with the most.",
+      unit: "short",
+      queries: [{ expr: `topk(10, max by (tenant) (${series("parked_jobs")}))`, legend: "{{tenant}}" }],
+    },
+    {
+      title: "Failed by a budget, and usage that was not counted",
+      about: "Jobs that a budget did not pay for, and amounts in results and heartbeats that are no amounts.",
+      unit: "reqps",
+      queries: [
+        perSecond("jobs_over_budget_total", { legend: "failed" }),
+        perSecond("usage_refused_total", { legend: "not counted" }),
+      ],
+    },
+    {
       title: "Let through, and ended by the deadline",
       about: "Runs that got a place after they had waited, and those whose time to wait was over.",
       unit: "reqps",

@@ -262,7 +262,7 @@ export const metrics = {
   budget_used_ratio: {
     kind: "gauge",
     labels: ["tenant", "budget"],
-    help: "What a budget has spent and reserved in its present period, of its amount; read every 10 s while jobs use it.",
+    help: "What a budget has spent and reserved in its present period, of its amount; of the values of a key the one that has used most. Read every 10 s, of at most 20 budgets of a tenant.",
   },
   parked_jobs: {
     kind: "gauge",

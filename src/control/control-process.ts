@@ -46,6 +46,7 @@ export function startControlProcess(
       await engine.background.idle();
       engine.announcer.close();
       engine.queueGauges.close();
+      engine.budgetGauges.close();
       engine.heldHints.close();
       engine.pendingPublications.close();
     },

@@ -255,3 +255,18 @@ test("an in-process worker tells what it has used with its result, also when it 
   await flow.finish(worker.stop());
   await plane.close();
 });
+
+test("gauges tell how much is used and how many jobs are held, and go back to 0 in the next period", async () => {
+  const scene = await setUp({ budgets: [{ ...daily, per: "hour", key: "${input.customer}" }] });
+  const { flow, plane } = scene;
+  for (const customer of ["c1", "c2", "c2"]) await begin(scene, { customer });
+  const jobs = await plane.poll();
+  expect(jobs).toHaveLength(2);
+  const budget = "workflow.tickets.daily~usd~hour";
+  await flow.until(() => plane.metrics.total("budget_used_ratio", { tenant: acme, budget }) === 0.6);
+  expect(plane.metrics.total("parked_jobs", { tenant: acme })).toBe(1);
+  for (const job of jobs) await settle(scene, job, { usd: 9 * usd });
+  await flow.until(() => plane.metrics.total("budget_used_ratio", { tenant: acme, budget }) === 0.9);
+  await flow.until(() => plane.metrics.total("budget_used_ratio", { budget }) === 0, 4_000_000);
+  await plane.close();
+});

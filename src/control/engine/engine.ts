@@ -49,7 +49,8 @@ import { createPlatformSettings, type PlatformSettings } from "../policies/platf
 import { createFullLimits, type FullLimits } from "../pools/full-limits.ts";
 import { noticePlaces } from "../pools/places.ts";
 import { createRateAlarms, type RateAlarms } from "../pools/rate-alarms.ts";
-import { createQueueGauges, type QueueGauges } from "../queues/queue-gauges.ts";
+import { createBudgetGauges } from "../queues/budget-gauges.ts";
+import { createQueueGauges, type TenantGauges } from "../queues/queue-gauges.ts";
 import { createReadiness, type Readiness } from "../readiness.ts";
 import { createDefinitions, type Definitions } from "../workflows/definitions.ts";
 import { createTurns, type Turns } from "../workflows/turns.ts";
@@ -96,7 +97,8 @@ export type Engine<Groups extends StoreGroup = StoreGroup> = {
   readonly lockWaiters: LockWaiters;
   readonly seals: SealBook;
   readonly slotHolders: SlotHolders;
-  readonly queueGauges: QueueGauges;
+  readonly queueGauges: TenantGauges;
+  readonly budgetGauges: TenantGauges;
   readonly readiness: Readiness;
 };
 
@@ -193,6 +195,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     seals: createSealBook(ports.anchors),
     slotHolders: createSlotHolders({ ports, config }),
     queueGauges: createQueueGauges({ ports, terms, storeTime, background }),
+    budgetGauges: createBudgetGauges({ ports, config, terms, storeTime, tenants, background }),
     readiness: createReadiness({ ports, config }),
   };
   return engine;

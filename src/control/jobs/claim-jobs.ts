@@ -96,6 +96,7 @@ async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Matc
       limits.granted(tenant, placeOf(offer, match.hint.topic));
       given.push(() => offer.settle({ job, token, fence, expiresInMs, input }));
       ports.metrics.count("jobs_claimed_total", {});
+      if (job.claim?.charged === true) engine.budgetGauges.heard(tenant);
       granted += 1;
     } else
       refusal = takeBack(engine, { tenant, match, refused: outcome && { ...outcome, sentAt } }) ?? refusal;
@@ -117,7 +118,7 @@ type Unclaimed = {
 
 /** The worker's place is free again, for those behind a job that is gone. A job that only lacks a place is remembered. */
 function takeBack(
-  { ports, offers, limits, rateAlarms }: Engine,
+  { ports, offers, limits, rateAlarms, budgetGauges }: Engine,
   { tenant, match, refused }: Unclaimed,
 ): ClaimRefusal | undefined {
   const { offer, hint } = match;
@@ -140,6 +141,7 @@ function takeBack(
     return undefined;
   }
   limits.unused(tenant, place);
+  if (because === "budget_held") budgetGauges.heard(tenant);
   if (because === "tenant_stopped") return because;
   return because === "credential_revoked" ? "unauthenticated" : undefined;
 }

@@ -37,8 +37,13 @@ type BudgetsAnswer =
 const callsMax = 20;
 const perCall = 100;
 
+export type BudgetsEngine = Pick<
+  Engine<"queues" | "tenants">,
+  "ports" | "terms" | "storeTime" | "tenants" | "config"
+>;
+
 export async function listBudgets(
-  engine: Engine<"queues" | "tenants">,
+  engine: BudgetsEngine,
   { tenant, after: first, limit, periods }: BudgetsRequest,
 ): Promise<BudgetsAnswer> {
   const nowMs = engine.storeTime.nowMs();
