@@ -28,6 +28,10 @@ const elsewhere: Readonly<Record<string, string>> = {
   "queues.ts tries < movesMax": "a loop over what does not wait there",
   "queues.ts order.length < limit": "queue-cases.ts: as many as asked for",
   "queues.ts Object.keys(queue.levels).length > 0": "whether anybody waits at all",
+  "budgets.ts one.ledger < other.ledger": "an order of names",
+  "rates.ts before > forgetAtMs": "rates.test.ts: when the sweep looks at a level, which no answer shows",
+  "rates.ts kept.visitAtMs > nowMs(context)": "rates.test.ts: the same",
+  "rates.ts kept.forgetAtMs <= nowMs(context)": "rates.test.ts: the same",
   "tickets.ts live.length >= ticketsMax": "lock-queue-cases.ts: the queue of a thousand",
   "tickets.ts over.length < limit":
     "pages of a hundred: a full one is followed by another, which may be empty",

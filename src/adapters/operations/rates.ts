@@ -30,11 +30,9 @@ type Turn = NonNullable<RateLevel["first"]>;
 /** What holds of a rate now. */
 type Held = { readonly level: number; readonly first?: Turn; readonly isAhead: boolean };
 
-/** A level that is drained is forgotten, whether the sweep has come by or not. */
 function readRate(context: Context, tenant: TenantId, id: RateId, rate: Rate): Held {
   const now = nowMs(context);
-  const found = context.records.get("rateLevel", tenant, id);
-  const kept = found === undefined || found.forgetAtMs < now ? undefined : found;
+  const kept = context.records.get("rateLevel", tenant, id);
   const held = { level: levelAt(rate, kept, now), isAhead: isAhead(kept, now) };
   const first = kept?.first;
   // A turn that was given before the clock was set back would last as long as the step.

@@ -1,4 +1,5 @@
 // All edges of the store port.
+import { budgetEdges } from "./budget-edges.ts";
 import type { Edge } from "./edge.ts";
 import { gateEdges } from "./gate-edges.ts";
 import { lockEdges } from "./lock-edges.ts";
@@ -6,4 +7,11 @@ import { sizeEdges } from "./size-edges.ts";
 import { sweepEdges } from "./sweep-edges.ts";
 import { timeEdges } from "./time-edges.ts";
 
-export const edges: readonly Edge[] = [...lockEdges, ...timeEdges, ...sweepEdges, ...sizeEdges, ...gateEdges];
+export const edges: readonly Edge[] = [
+  ...lockEdges,
+  ...timeEdges,
+  ...sweepEdges,
+  ...sizeEdges,
+  ...gateEdges,
+  ...budgetEdges,
+];

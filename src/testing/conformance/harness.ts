@@ -35,7 +35,9 @@ type NewRunOptions = {
   /** The rest of the first commit. */
   readonly change?: Partial<RunChange>;
   readonly runId?: RunId;
-} & Partial<Pick<NewRun, "workflow" | "revision" | "definition" | "start" | "actor" | "gates">>;
+} & Partial<
+  Pick<NewRun, "workflow" | "revision" | "definition" | "start" | "actor" | "gates" | "rates" | "budgets">
+>;
 
 /** One store and one tenant that nobody else uses, so that checks can share a server. */
 export class Harness {

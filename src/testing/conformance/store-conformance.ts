@@ -2,6 +2,8 @@
 import { defaultStoreSettings, type StoreSettings } from "../../ports/store.ts";
 import { admissionCases } from "./admission-cases.ts";
 import { approvalCases } from "./approval-cases.ts";
+import { budgetCases } from "./budget-cases.ts";
+import { budgetLimitCases } from "./budget-limit-cases.ts";
 import { childCases, treeLimitCases } from "./child-cases.ts";
 import { commitCases } from "./commit-cases.ts";
 import { dispatchCases, heldSweepCases } from "./dispatch-cases.ts";
@@ -9,6 +11,7 @@ import { documentCases } from "./document-cases.ts";
 import { gateCases } from "./gate-cases.ts";
 import { gateChangeCases, newestCases } from "./gate-change-cases.ts";
 import type { ConformanceSuite } from "./harness.ts";
+import { hastyBudgetCases } from "./hasty-budget-cases.ts";
 import { hastyLimitCases, hastySweepCases } from "./hasty-sweep-cases.ts";
 import { inboxCases, poisonCases, slowOwnerCases } from "./inbox-cases.ts";
 import { jobCases } from "./job-cases.ts";
@@ -22,6 +25,7 @@ import { lockStrategyCases } from "./lock-strategy-cases.ts";
 import { proposalCases } from "./proposal-cases.ts";
 import { queueCases } from "./queue-cases.ts";
 import { quotaCases } from "./quota-cases.ts";
+import { hastyRateCases, rateCases } from "./rate-cases.ts";
 import { repairCases } from "./repair-cases.ts";
 import { retryCases, retryKeyCases } from "./retry-cases.ts";
 import { runCases } from "./run-cases.ts";
@@ -69,6 +73,9 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...gateCases,
       ...newestCases,
       ...queueCases,
+      ...rateCases,
+      ...budgetCases,
+      ...budgetLimitCases,
       ...approvalCases,
       ...documentCases,
       ...listingCases,
@@ -87,6 +94,8 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...heldSweepCases,
       ...hastyLimitCases,
       ...gateChangeCases,
+      ...hastyRateCases,
+      ...hastyBudgetCases,
     ],
   },
   {
