@@ -8,7 +8,6 @@ import type { Unavailable } from "../../ports/store.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
-import { retryAfterMs } from "../pools/full-limits.ts";
 import { type ClaimedJob, claimTermsOf, type Match, type Offer, placeOf } from "./offers.ts";
 import { failUnpaid } from "./over-budget.ts";
 
@@ -134,8 +133,8 @@ function takeBack(
   if (isPlaceRefusal(because)) {
     const { sentAt, againInMs } = refused;
     const again = againInMs === undefined ? {} : { againInMs };
-    limits.refused(tenant, place, { because, sentAt, ...again });
-    if (because === "topic_rate") rateAlarms.set(tenant, hint.topic, againInMs ?? retryAfterMs);
+    const retryInMs = limits.refused(tenant, place, { because, sentAt, ...again });
+    if (retryInMs !== undefined) rateAlarms.set(tenant, hint.topic, retryInMs);
     offers.putBack(tenant, hint);
     if (because === "pool_draining") offer.drain?.();
     return undefined;

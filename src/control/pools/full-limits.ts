@@ -13,7 +13,8 @@ export type FullLimits = {
   trying(tenant: TenantId, place: Place): void;
   granted(tenant: TenantId, place: Place): void;
   /** `sentAt` is the moment at which the claim was sent: what was freed since may still be free. */
-  refused(tenant: TenantId, place: Place, refusal: Refusal): void;
+  /** For a rate: how long until the next is to be tried. */
+  refused(tenant: TenantId, place: Place, refusal: Refusal): number | undefined;
   /** Nobody knows, or the claim was refused for another reason. */
   unused(tenant: TenantId, place: Place): void;
   /** Grows with every place that is freed. */
@@ -48,10 +49,16 @@ type Full = {
   /** The growth from then on. */
   readonly pace: number;
   tried: boolean;
+  /** Refusals of a rate one right after the other: it is the turn of a job that this process does not try. */
+  readonly soon: number;
 };
 
 /** A place that was free although nobody said so may be one of many. */
 const placePace = 2;
+/** A refusal that says to come again so soon is one of a series if it is repeated; then the pauses grow up to the longest. */
+const soonMs = 2;
+const soonAllowed = 4;
+const soonPauseMsMax = 50;
 /** After a pause several may pass a rate; while it is in use each refusal tells of one. */
 const ratePace = 1;
 
@@ -112,14 +119,18 @@ export function createFullLimits(clock: Pick<Clock, "monotonicMs">): FullLimits 
       const allowance = (freedAt.get(refusing) ?? 0) > sentAt ? 1 : 0;
       const kept = { tenant, allowance, growth: 0, tried: false };
       if (because !== "topic_rate") {
-        limits.set(refusing, { ...kept, retryAtMs: nowMs + retryAfterMs, pace: placePace });
-        return;
+        limits.set(refusing, { ...kept, retryAtMs: nowMs + retryAfterMs, pace: placePace, soon: 0 });
+        return undefined;
       }
+      const before = limits.get(refusing);
+      const soon = againInMs !== undefined && againInMs <= soonMs ? (before?.soon ?? 0) + 1 : 0;
+      const pauseMs = soon > soonAllowed ? Math.min(soonPauseMsMax, 2 ** (soon - soonAllowed)) : 0;
+      const askedAtMs = nowMs + Math.max(pauseMs, againInMs ?? retryAfterMs);
       // Of claims that were refused together the one that passes first counts.
-      const before = limits.get(refusing)?.retryAtMs ?? 0;
-      const retryAtMs = nowMs + (againInMs ?? retryAfterMs);
-      const isEarlier = before > nowMs && before < retryAtMs;
-      limits.set(refusing, { ...kept, retryAtMs: isEarlier ? before : retryAtMs, pace: ratePace });
+      const isLater = before !== undefined && before.retryAtMs > nowMs && before.retryAtMs < askedAtMs;
+      const retryAtMs = isLater ? before.retryAtMs : askedAtMs;
+      limits.set(refusing, { ...kept, retryAtMs, pace: ratePace, soon });
+      return retryAtMs - nowMs;
     },
     unused(tenant, place) {
       for (const full of known(tenant, place)) full.allowance += 1;
