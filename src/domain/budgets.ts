@@ -1,4 +1,5 @@
 // Budgets: how much of a unit may be spent in a period; what a claim reserves, and what its result settles.
+import { dateOf, daysSinceEpoch } from "./engine/rfc3339.ts";
 import type { ClaimToken } from "./job.ts";
 import type { TakenUnits } from "./rates.ts";
 import type { Brand } from "./tenant.ts";
@@ -68,7 +69,7 @@ export type Charge = {
 };
 
 /** Percents of the amount at which an event says so. */
-export const crossings = [50, 80, 100] as const;
+const crossings = [50, 80, 100] as const;
 
 export function crossedBy(spent: number, amount: number): number {
   return crossings.findLast((percent) => spent * 100 >= amount * percent) ?? 0;
@@ -84,7 +85,7 @@ export function fitsBudget(
   return taken < amount && taken + estimate <= amount;
 }
 
-export type BudgetParts = {
+type BudgetParts = {
   /** Absent for one of the tenant's settings. */
   readonly workflow?: string;
   readonly name: string;
@@ -122,9 +123,10 @@ const mondayMs = 4 * dayMs;
 
 export function periodAt(per: Period, nowMs: number): { readonly startMs: number; readonly endMs: number } {
   if (per === "month") {
-    const date = new Date(nowMs);
-    const [year, month] = [date.getUTCFullYear(), date.getUTCMonth()];
-    return { startMs: Date.UTC(year, month), endMs: Date.UTC(year, month + 1) };
+    const { year, month } = dateOf(Math.floor(nowMs / dayMs));
+    const next = month === 12 ? { year: year + 1, month: 1 } : { year, month: month + 1 };
+    const startMs = daysSinceEpoch({ year, month, day: 1 }) * dayMs;
+    return { startMs, endMs: daysSinceEpoch({ ...next, day: 1 }) * dayMs };
   }
   const [lengthMs, firstMs] = { hour: [hourMs, 0], day: [dayMs, 0], week: [7 * dayMs, mondayMs] }[per] as [
     number,

@@ -131,6 +131,7 @@ const weights: { readonly [Name in OperationName]: number } = {
   handOn: 1,
   listGates: 1,
   inspectGate: 1,
+  listLedgers: 1,
   moveQueued: 1,
   findDue: 3,
   sweep: 8,

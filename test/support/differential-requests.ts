@@ -182,6 +182,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
     after: command.inbox ? "" : gateOf(command),
   }),
   inspectGate: ({ tenant, command }) => ({ tenant, gate: gateOf(command), limit: command.page }),
+  listLedgers: ({ tenant, command }) => ({ tenant, after: "", limit: command.page }),
   moveQueued: ({ tenant, runId, command }) => ({
     ...{ tenant, runId, actor: "a b", ...credential({ command }) },
     to: command.proposes ? "head" : command.pick,

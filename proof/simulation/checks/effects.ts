@@ -57,6 +57,8 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
     case "line":
     case "lineKey":
     case "queuedRun":
+    case "parked":
+    case "charge":
       return tenant === undefined || scope.startsWith(`${tenant}/`);
     case "lock":
     case "tenant":
@@ -71,6 +73,9 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
     case "heldGate":
     case "gateQueue":
     case "queued":
+    case "rateLevel":
+    case "ledger":
+    case "parkedLine":
       return tenant === undefined || scope === tenant;
   }
 }

@@ -134,7 +134,7 @@ export function reserve(context: Context, tenant: TenantId, payer: Payer, estima
   if (found === undefined) setDue(context, { kind: "ledger", tenant, subject: ledger }, endMs + keptMs);
 }
 
-export type LedgerChange = {
+type LedgerChange = {
   readonly ledger: LedgerId;
   readonly spent: number;
   readonly reserved: number;

@@ -236,7 +236,7 @@ export function nextGate({ gates, held }: RunGates): GateId {
 }
 
 /** None, if it does not wait. */
-export function waitingRun({ records }: Context, tenant: TenantId, runId: RunId): readonly GatedRun[] {
+function waitingRun({ records }: Context, tenant: TenantId, runId: RunId): readonly GatedRun[] {
   const state = records.get("run", tenant, runId);
   return state?.gates?.waits === undefined ? [] : [{ ...state, gates: state.gates }];
 }

@@ -76,7 +76,7 @@ export function forgetLevel(context: Context, tenant: TenantId, subject: string)
 }
 
 /** Whether a start may wait for its rates: one that begins with its own operation cannot, nor one under a lock. */
-export function mayWait({ start, gates }: NewRun, strategy: "atomic" | "lock"): boolean {
+function mayWait({ start, gates }: NewRun, strategy: "atomic" | "lock"): boolean {
   return strategy === "atomic" && start === "inbox" && gates !== undefined;
 }
 

@@ -43,7 +43,7 @@ function daysInMonth({ year, month }: { readonly year: number; readonly month: n
 type CalendarDay = { readonly year: number; readonly month: number; readonly day: number };
 
 /** Howard Hinnant's civil calendar: years that begin in March make leap days the last of their year. */
-function daysSinceEpoch({ year, month, day }: CalendarDay): number {
+export function daysSinceEpoch({ year, month, day }: CalendarDay): number {
   const shifted = month <= 2 ? year - 1 : year;
   const era = Math.floor(shifted / 400);
   const yearOfEra = shifted - era * 400;
@@ -52,7 +52,7 @@ function daysSinceEpoch({ year, month, day }: CalendarDay): number {
   return era * 146_097 + dayOfEra - 719_468;
 }
 
-function dateOf(daysSince1970: number): CalendarDay {
+export function dateOf(daysSince1970: number): CalendarDay {
   const days = daysSince1970 + 719_468;
   const era = Math.floor(days / 146_097);
   const dayOfEra = days - era * 146_097;

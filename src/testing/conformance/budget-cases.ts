@@ -96,20 +96,22 @@ export const budgetCases: readonly ConformanceCase[] = [
     async check(harness) {
       await harness.set(tenantBudget(100 * usd));
       const [one, two] = [await held(harness, costs(10)), await held(harness, costs(10))];
+      // What others have reserved stays as it is.
+      await held(harness, costs(30));
       await beatWith(harness, two, { usd: 15 * usd });
       for (const { jobId } of [one, two]) await callOff(harness, runIdOf(jobId), { voidJobs: [jobId] });
-      assert.equal(await ledgerSaid(harness), "25+0 0 parked");
+      assert.equal(await ledgerSaid(harness), "25+30 0 parked");
       const stranger = { ...one, token: harness.claim().token };
       assert.equal(await report(harness, stranger, uses(1)), "stale_claim");
-      assert.equal(await ledgerSaid(harness), "25+0 0 parked");
+      assert.equal(await ledgerSaid(harness), "25+30 0 parked");
       const late = resultOf(harness, one, uses(3));
       for (let time = 0; time < 3; time += 1) {
         assert.equal((await deliver(harness, runIdOf(one.jobId), late)).kind, "stale_claim");
-        assert.equal(await ledgerSaid(harness), "18+0 0 parked");
+        assert.equal(await ledgerSaid(harness), "18+30 0 parked");
       }
       assert.equal(await report(harness, two, uses(20)), "stale_claim");
       assert.equal(await report(harness, two, uses(50)), "stale_claim");
-      assert.equal(await ledgerSaid(harness), "23+0 0 parked");
+      assert.equal(await ledgerSaid(harness), "23+30 0 parked");
     },
   },
   {
@@ -244,7 +246,10 @@ export const budgetCases: readonly ConformanceCase[] = [
       }
       const { store, tenant } = harness;
       const all = await ledgers(harness);
-      assert.equal(all.length, 5);
+      assert.deepEqual(
+        all.map(({ amount }) => amount),
+        [10 * usd, undefined, undefined, 10 * usd, 10 * usd],
+      );
       const page = async (after: string) =>
         only(await store.listLedgers({ tenant, after, limit: 2 }, call), "listed").ledgers.map(
           ({ ledger }) => ledger,

@@ -82,6 +82,17 @@ export const budgetLimitCases: readonly ConformanceCase[] = [
     },
   },
   {
+    name: "of two budgets of a tenant that do not fit, the first by its name holds the job, however they are written",
+    async check(harness) {
+      const { all } = tenantBudget(0).budgets;
+      await harness.set({ budgets: { second: all, first: all } });
+      const jobId = await jobWith(harness);
+      assert.equal(await claimSaid(harness, jobId), "budget_held");
+      const { job } = only(await harness.store.getJob({ tenant: harness.tenant, jobId }, call), "job");
+      assert.equal(job.parkedFor, "tenant.first~usd~month");
+    },
+  },
+  {
     name: "an estimate over the whole amount is granted as over the budget, takes nothing, and is told so again",
     async check(harness) {
       const topicRates = { shell: [{ limit: 1, perMs: 3_600_000, burst: 1, unit: "usd" }] };

@@ -1,7 +1,7 @@
 // What the cases about rates and budgets share: settings, starts with rates, metered jobs, claims and reports, and what ledgers say.
 import type { Amounts, BudgetId, LedgerId, RunBudget, TenantBudget } from "../../domain/budgets.ts";
 import { budgetSpec, ledgerId, periodAt, tenantBudgetId, workflowBudgetId } from "../../domain/budgets.ts";
-import { type ClaimTerms, type JobId, type JobSpec, makeJobId } from "../../domain/job.ts";
+import type { ClaimTerms, JobId, JobSpec } from "../../domain/job.ts";
 import { type StartRate, tenantRateId, workflowRateId } from "../../domain/rates.ts";
 import { parseRunId, type RunId } from "../../domain/run.ts";
 import type { NewRun } from "../../ports/admission-operations.ts";
@@ -112,7 +112,7 @@ export async function claimSaid(
   return answer.overBudget === undefined ? "claimed" : `claimed over ${answer.overBudget}`;
 }
 
-export type HeldJob = { readonly jobId: JobId; readonly token: ClaimTerms["token"] };
+type HeldJob = { readonly jobId: JobId; readonly token: ClaimTerms["token"] };
 
 /** A job that a worker holds. */
 export async function held(harness: Harness, options: Metered = {}, leaseMs = 60_000): Promise<HeldJob> {
@@ -126,11 +126,6 @@ export function runIdOf(jobId: JobId): RunId {
   const runId = parseRunId(jobId.slice(0, jobId.indexOf(":")));
   if (runId === undefined) throw new Error(`${jobId} names no run`);
   return runId;
-}
-
-export function attemptOf(jobId: JobId, attempt: number): JobId {
-  const runId = runIdOf(jobId);
-  return makeJobId({ runId, step: jobId.slice(runId.length + 1, jobId.lastIndexOf("@")), attempt });
 }
 
 /** What became of a report. */
@@ -167,7 +162,7 @@ export async function ledgerSaid(harness: Harness, budget: BudgetId = tenantSpen
   return `${found.spent / usd}+${found.reserved / usd} ${found.parked} parked`;
 }
 
-export async function presentLedger(harness: Harness, budget: BudgetId): Promise<LedgerId> {
+async function presentLedger(harness: Harness, budget: BudgetId): Promise<LedgerId> {
   return ledgerId(budget, periodAt("month", await harness.now()).startMs);
 }
 
