@@ -55,10 +55,7 @@ const queuePlaceFields = {
     .exactOptional()
     .meta({ description: "The rate that makes it wait, before its first gate." }),
   starts_at: time.exactOptional().meta({ description: "With a rate: when it goes on to its gates." }),
-  level: z
-    .number()
-    .exactOptional()
-    .meta({ description: "Its priority, raised by those behind it; 10 is before all others." }),
+  level: z.number().exactOptional().meta({ description: "Priority, raised by those behind; 10: first." }),
   since: time,
   deadline_at: time.meta({ description: "If it has not begun by then, it ends as timed_out." }),
   position: z
@@ -275,10 +272,7 @@ export const heartbeatBody = z
   })
   .meta({ id: "Heartbeat" });
 
-const refusedUsage = z
-  .array(z.string())
-  .exactOptional()
-  .meta({ description: "Units whose usage is not counted; `*` for usage that is no object." });
+const refusedUsage = z.array(z.string()).exactOptional().meta({ description: "Units that are not counted." });
 
 export const heartbeatAnswer = z
   .object({

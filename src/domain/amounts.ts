@@ -48,7 +48,7 @@ export function addAmounts(one: Amounts, other: Amounts): Amounts {
   return Object.fromEntries(sums);
 }
 
-export type UsageRead = {
+type UsageRead = {
   /** Absent when no unit was said that counts. */
   readonly usage?: Amounts;
   /** Units whose amounts are not counted: negative, no number, or too large; `*` for what is no list of units at all. */

@@ -3,14 +3,14 @@ import { amountShown } from "./amounts.ts";
 import { type BudgetId, type Ledger, type Period, periodAt, readBudgetId } from "./budgets.ts";
 import { formatTime } from "./engine/rfc3339.ts";
 
-export type LedgerView = Ledger & {
+type LedgerView = Ledger & {
   readonly budget: BudgetId;
   readonly periodStartMs: number;
   readonly amount?: number;
   readonly parked: number;
 };
 
-export type BudgetReport = {
+type BudgetReport = {
   readonly budget: string;
   readonly name: string;
   readonly unit: string;

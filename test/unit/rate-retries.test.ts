@@ -1,8 +1,7 @@
 // When claims that a rate refused are tried again: at the time that was said, once for each grant, and with pauses when it is not their turn.
 import { expect, test } from "vitest";
 import { createHintBook } from "../../src/control/jobs/hint-book.ts";
-import { createFullLimits } from "../../src/control/pools/full-limits.ts";
-import { createRateAlarms } from "../../src/control/pools/rate-alarms.ts";
+import { createFullLimits, createRateAlarms } from "../../src/control/pools/full-limits.ts";
 import type { JobHint, JobId } from "../../src/domain/job.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { acme, FlowWorld } from "../support/flow-world.ts";

@@ -253,6 +253,21 @@ describe("a job in hand", () => {
     expect(done.held.whenDone.aborted).toBe(true);
   });
 
+  test("tells what it has used as a total, exactly, with the next heartbeat and with the result", () => {
+    const { held, told } = hold();
+    expect([held.usage, held.hasNews]).toEqual([{}, false]);
+    held.job.used({ usd: 0.1 });
+    held.job.used({ usd: 0.2, tokens: 812 });
+    expect([told, held.hasNews]).toEqual([["beat", "beat"], true]);
+    const total = { usage: { usd: 0.3, tokens: 812 } };
+    expect([held.takeUsage(), held.hasNews]).toEqual([total, false]);
+    held.putBackUsage();
+    expect([held.hasNews, held.usage]).toEqual([true, total]);
+    for (const amount of [-1, Number.NaN, 1e300])
+      expect(() => held.job.used({ usd: amount })).toThrow(RangeError);
+    expect(held.usage).toEqual(total);
+  });
+
   test("tells its latest progress once, and again if it was not heard, unless there is newer", () => {
     const { held, told } = hold();
     expect([held.hasNews, held.takeProgress()]).toEqual([false, {}]);

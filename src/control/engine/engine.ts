@@ -41,14 +41,19 @@ import { createHeldHints, type HeldHints } from "../jobs/held-hints.ts";
 import { createPendingPublications, type PendingPublications, publishHints } from "../jobs/hints.ts";
 import { createOffers, type Offers } from "../jobs/offers.ts";
 import { createPolledBatches, type PolledBatches } from "../jobs/poll-jobs.ts";
+import { failUnpaid, type Unpaid } from "../jobs/report-result.ts";
 import { createWorkers, type SharedWorkers, shareWorkers, type Workers } from "../jobs/workers.ts";
 import { createKeyCache, type KeyCache } from "../keys/api-keys.ts";
 import { type LockTerms, lockTerms } from "../locks/lease-terms.ts";
 import { createLockWaiters, type LockWaiters } from "../locks/lock-waiters.ts";
 import { createPlatformSettings, type PlatformSettings } from "../policies/platform-settings.ts";
-import { createFullLimits, type FullLimits } from "../pools/full-limits.ts";
+import {
+  createFullLimits,
+  createRateAlarms,
+  type FullLimits,
+  type RateAlarms,
+} from "../pools/full-limits.ts";
 import { noticePlaces } from "../pools/places.ts";
-import { createRateAlarms, type RateAlarms } from "../pools/rate-alarms.ts";
 import { createBudgetGauges } from "../queues/budget-gauges.ts";
 import { createQueueGauges, type TenantGauges } from "../queues/queue-gauges.ts";
 import { createReadiness, type Readiness } from "../readiness.ts";
@@ -86,6 +91,8 @@ export type Engine<Groups extends StoreGroup = StoreGroup> = {
   readonly sharedWorkers: SharedWorkers;
   readonly limits: FullLimits;
   readonly rateAlarms: RateAlarms;
+  /** In the background: a job that its budget does not pay for. */
+  readonly failUnpaid: (job: Unpaid) => void;
   readonly heldHints: HeldHints;
   readonly pendingPublications: PendingPublications;
   readonly background: Background;
@@ -178,6 +185,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     rateAlarms: createRateAlarms(ports.clock, (tenant, topic) =>
       background.run("claiming what a rate let wait", () => claimMatches(engine, tenant, [topic])),
     ),
+    failUnpaid: (job) => failUnpaid(engine, job),
     heldHints: createHeldHints({
       clock: ports.clock,
       publish: (batch) => publishHints(engine, batch),

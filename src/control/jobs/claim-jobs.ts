@@ -9,7 +9,6 @@ import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 import { type ClaimedJob, claimTermsOf, type Match, type Offer, placeOf } from "./offers.ts";
-import { failUnpaid } from "./over-budget.ts";
 
 /** Jobs claimed by one operation: it stays within its budget of 2 ms. */
 const batchMax = 64;
@@ -88,7 +87,7 @@ async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Matc
       const { token, offer, hint } = match;
       limits.granted(tenant, placeOf(offer, hint.topic));
       given.push(() => offer.abandon());
-      failUnpaid(engine, { tenant, jobId: hint.jobId, token, budget: outcome.overBudget });
+      engine.failUnpaid({ tenant, jobId: hint.jobId, token, budget: outcome.overBudget });
     } else if (outcome?.kind === "claimed") {
       const { token, offer } = match;
       const { job, fence, expiresInMs, input } = outcome;

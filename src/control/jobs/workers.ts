@@ -9,7 +9,6 @@ import type { Clock } from "../../ports/ports.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Caller, Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
-import { failUnpaid } from "./over-budget.ts";
 
 export type WorkerInfo = {
   readonly tenant: TenantId;
@@ -291,7 +290,7 @@ export async function heartbeat(
       answers.push(verdict);
       const token = batch[index]?.token;
       if (verdict.kind !== "extended" || verdict.overBudget === undefined || token === undefined) continue;
-      failUnpaid(engine, { tenant, jobId: verdict.jobId, token, budget: verdict.overBudget });
+      engine.failUnpaid({ tenant, jobId: verdict.jobId, token, budget: verdict.overBudget });
     }
   }
   return { kind: "judged", answers };

@@ -2,7 +2,7 @@
 // them pass, or after a second.
 import type { Place, PlaceRefusal } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { Clock } from "../../ports/ports.ts";
+import type { CancelTimer, Clock } from "../../ports/ports.ts";
 
 export type FullLimits = {
   /** Whether a claim may be sent now: always, unless one was refused lately and no place was freed since. */
@@ -122,15 +122,9 @@ export function createFullLimits(clock: Pick<Clock, "monotonicMs">): FullLimits 
         limits.set(refusing, { ...kept, retryAtMs: nowMs + retryAfterMs, pace: placePace, soon: 0 });
         return undefined;
       }
-      const before = limits.get(refusing);
-      const soon = againInMs !== undefined && againInMs <= soonMs ? (before?.soon ?? 0) + 1 : 0;
-      const pauseMs = soon > soonAllowed ? Math.min(soonPauseMsMax, 2 ** (soon - soonAllowed)) : 0;
-      const askedAtMs = nowMs + Math.max(pauseMs, againInMs ?? retryAfterMs);
-      // Of claims that were refused together the one that passes first counts.
-      const isLater = before !== undefined && before.retryAtMs > nowMs && before.retryAtMs < askedAtMs;
-      const retryAtMs = isLater ? before.retryAtMs : askedAtMs;
-      limits.set(refusing, { ...kept, retryAtMs, pace: ratePace, soon });
-      return retryAtMs - nowMs;
+      const next = nextOfRate(limits.get(refusing), nowMs, againInMs ?? retryAfterMs);
+      limits.set(refusing, { ...kept, ...next, pace: ratePace });
+      return next.retryAtMs - nowMs;
     },
     unused(tenant, place) {
       for (const full of known(tenant, place)) full.allowance += 1;
@@ -152,17 +146,26 @@ export function createFullLimits(clock: Pick<Clock, "monotonicMs">): FullLimits 
       for (const [key, full] of limits) if (full.tenant === tenant) limits.delete(key);
     },
     isRated: (tenant, topic) => limits.has(rateKey(tenant, topic)),
-    rateWaitMs(tenant, topic) {
-      const full = limits.get(rateKey(tenant, topic));
-      const waitMs = full === undefined ? 0 : full.retryAtMs - clock.monotonicMs();
-      return waitMs > 0 ? waitMs : undefined;
-    },
+    rateWaitMs: (tenant, topic) => waitOf(limits.get(rateKey(tenant, topic)), clock.monotonicMs()),
     overdue() {
       const nowMs = clock.monotonicMs();
       const due = [...limits.values()].filter(({ retryAtMs }) => nowMs >= retryAtMs);
       return [...new Set(due.map(({ tenant }) => tenant))];
     },
   };
+}
+
+function waitOf(full: Full | undefined, nowMs: number): number | undefined {
+  return full !== undefined && full.retryAtMs > nowMs ? full.retryAtMs - nowMs : undefined;
+}
+
+function nextOfRate(before: Full | undefined, nowMs: number, againInMs: number) {
+  const soon = againInMs <= soonMs ? (before?.soon ?? 0) + 1 : 0;
+  const pauseMs = soon > soonAllowed ? Math.min(soonPauseMsMax, 2 ** (soon - soonAllowed)) : 0;
+  const askedAtMs = nowMs + Math.max(pauseMs, againInMs);
+  // Of claims that were refused together the one that passes first counts.
+  const isLater = before !== undefined && before.retryAtMs > nowMs && before.retryAtMs < askedAtMs;
+  return { retryAtMs: isLater ? before.retryAtMs : askedAtMs, soon };
 }
 
 /** Whatever the pool. */
@@ -188,4 +191,39 @@ function keysOf(tenant: TenantId, place: Place): readonly string[] {
     keyOf.pool_full(tenant, place),
     keyOf.pool_without_topic(tenant, place),
   ];
+}
+
+/** Wakes the claims of a topic at the moment at which its rate lets them pass: the next look, a second later, would waste its units. */
+export type RateAlarms = {
+  /** A claim was refused, and would pass then. */
+  set(tenant: TenantId, topic: string, againInMs: number): void;
+  close(): void;
+};
+
+/** Beyond it claims are tried with those of full limits, up to a second late. */
+const alarmsMax = 10_000;
+
+export function createRateAlarms(clock: Clock, ring: (tenant: TenantId, topic: string) => void): RateAlarms {
+  const alarms = new Map<string, { readonly atMs: number; readonly cancel: CancelTimer }>();
+  let isClosed = false;
+  return {
+    set(tenant, topic, againInMs) {
+      const key = `${tenant} ${topic}`;
+      const atMs = clock.monotonicMs() + againInMs;
+      const before = alarms.get(key);
+      if (isClosed || (before !== undefined && before.atMs <= atMs)) return;
+      if (before === undefined && alarms.size >= alarmsMax) return;
+      before?.cancel();
+      const cancel = clock.timer(againInMs, () => {
+        alarms.delete(key);
+        ring(tenant, topic);
+      });
+      alarms.set(key, { atMs, cancel });
+    },
+    close() {
+      isClosed = true;
+      for (const { cancel } of alarms.values()) cancel();
+      alarms.clear();
+    },
+  };
 }

@@ -16,7 +16,7 @@ import type { Engine } from "../engine/engine.ts";
 
 export const budgetFlows = { listBudgets };
 
-export type BudgetsRequest = {
+type BudgetsRequest = {
   readonly tenant: TenantId;
   readonly after: string;
   readonly limit: number;

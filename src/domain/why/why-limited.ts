@@ -63,7 +63,7 @@ function whereSet(budget: string): string {
     : "budgets in the definition of the root run's workflow";
 }
 
-export type RateVerdict = {
+type RateVerdict = {
   readonly because: "topic_rate";
   readonly detail: string;
   readonly whatToDo: string;
