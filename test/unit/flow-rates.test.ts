@@ -162,3 +162,22 @@ test("what a job did not need lets the next go at once", async () => {
   expect(flow.nowMs() - askedMs).toBeLessThan(200);
   await plane.close();
 });
+
+test("a run that waits for its rate is cancelled at once, and ends with its tenant", async () => {
+  const scene = await setUp({ rate: [{ limit: 1, per_sec: 600, burst: 2, at_limit: "queue" }] });
+  const { flow, plane } = scene;
+  const created = await flow.finish(plane.api.createTenant({ actor: "setup", tenant: acme, settings: {} }));
+  expect(created.kind).toBe("created");
+  for (let begun = 0; begun < 2; begun += 1) {
+    const { runId } = only(await start(scene), "admitted");
+    await flow.finish(plane.api.cancelRun({ caller: ann, runId, reason: "test" }));
+    expect(await flow.ended(runId)).toBe("cancelled");
+  }
+  const [first, second] = [only(await start(scene), "queued"), only(await start(scene), "queued")];
+  await flow.finish(plane.api.cancelRun({ caller: ann, runId: first.runId, reason: "test" }));
+  expect(await flow.status(first.runId)).toBe("cancelled");
+  const removed = await flow.finish(plane.api.removeTenant({ actor: "setup", tenant: acme }));
+  expect(removed.kind).toBe("removed");
+  expect(await flow.status(second.runId)).toBe("cancelled");
+  await plane.close();
+});

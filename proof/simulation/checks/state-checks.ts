@@ -185,6 +185,7 @@ export class StateChecks {
       case "lock":
         this.#judgeLock(execution, change);
         return;
+      case "charge":
       case "document":
       case "due":
       case "ending":
@@ -193,12 +194,16 @@ export class StateChecks {
       case "heldGate":
       case "holding":
       case "keyed":
+      case "ledger":
       case "line":
       case "lineKey":
+      case "parked":
+      case "parkedLine":
       case "place":
       case "proof":
       case "queued":
       case "queuedRun":
+      case "rateLevel":
       case "ready":
       case "running":
       case "sweepMark":
