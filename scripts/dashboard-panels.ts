@@ -1,7 +1,17 @@
 // What the dashboard shows: rows of panels, each with the question that it answers. Thresholds are those of the alert rules.
 
 import { infrastructure } from "./dashboard-process-panels.ts";
-import { percentiles, perMinute, perSecond, type Query, rate, ratio, series } from "./dashboard-queries.ts";
+import {
+  percentiles,
+  perMinute,
+  perSecond,
+  type Query,
+  rate,
+  ratio,
+  series,
+  top,
+} from "./dashboard-queries.ts";
+import { queuePanels } from "./dashboard-queue-panels.ts";
 
 export type Panel = {
   readonly title: string;
@@ -67,32 +77,9 @@ const admission: PanelRow = {
       title: "Active runs",
       about: "Slots in use when the tenant's last start was decided; the ten highest.",
       unit: "short",
-      queries: [{ expr: `topk(10, max by (tenant) (${series("active_runs")}))`, legend: "{{tenant}}" }],
+      queries: [top("active_runs", "tenant")],
     },
-    {
-      title: "Queued runs",
-      about: "Runs that wait for a place at a gate; the ten tenants with the most.",
-      unit: "short",
-      queries: [{ expr: `topk(10, max by (tenant) (${series("queued_runs")}))`, legend: "{{tenant}}" }],
-    },
-    {
-      title: "Wait of the next in a queue",
-      about: "How long the run that is next has waited, at the tenant's gate where it is longest.",
-      unit: "s",
-      limit: 1_800,
-      queries: [
-        { expr: `topk(10, max by (tenant) (${series("queue_head_age_seconds")}))`, legend: "{{tenant}}" },
-      ],
-    },
-    {
-      title: "Let through, and ended by the deadline",
-      about: "Runs that got a place after they had waited, and those whose time to wait was over.",
-      unit: "reqps",
-      queries: [
-        perSecond("queue_grants_total", { legend: "let through" }),
-        perSecond("queue_deadlines_total", { legend: "deadline passed" }),
-      ],
-    },
+    ...queuePanels,
     {
       title: "Runs started and ended",
       about: "Starts that stay above ends use up the limits.",
@@ -231,10 +218,7 @@ const idempotency: PanelRow = {
       unit: "percentunit",
       limit: 0.8,
       queries: [
-        {
-          expr: `topk(10, max by (tenant) (${series("idempotency_keys_used_ratio")}))`,
-          legend: "{{tenant}}",
-        },
+        top("idempotency_keys_used_ratio", "tenant"),
         perMinute("idempotency_keys_evicted_total", { legend: "evicted per minute" }),
       ],
     },

@@ -41,3 +41,9 @@ export function percentiles(
 export function ratio(part: string, whole: string, legend: string): Query {
   return { expr: `sum (${part}) / sum (${whole})`, legend };
 }
+
+/** The ten highest values of a gauge. */
+export const top = (name: Parameters<typeof series>[0], ...labels: readonly string[]): Query => ({
+  expr: `topk(10, max by (${labels.join(", ")}) (${series(name)}))`,
+  legend: labels.map((label) => `{{${label}}}`).join(" "),
+});

@@ -39,6 +39,7 @@ function passing(status: number, message: string, remedy: string, more?: More): 
 
 const atGate = { members: ["limit", "active", "runs", "gate"], refine: refineGate };
 const asAdmission = { retryAfter: "admission.retryAfterSeconds" } as const;
+const [ofRate, ofBudget] = [{ members: ["rate", "retryAfterMs"] }, { members: ["budget", "resetsAt"] }];
 
 export const errors = {
   invalid_request: lasting(400, "the request is not valid", "Correct the field that the detail names.", {
@@ -262,6 +263,8 @@ export const errors = {
     "Repeat after Retry-After with the same key. The answer names the gate; without one all queues of the tenant are full together.",
     { ...asAdmission, members: ["limit", "gate"] },
   ),
+  start_rate_exceeded: passing(429, "too many starts for a rate", "Repeat after retry_after_ms.", ofRate),
+  budget_exhausted: passing(429, "a budget is used up", "Repeat after resets_at, or raise it.", ofBudget),
   idempotency_quota_reached: passing(
     429,
     "the tenant keeps as many idempotency keys as it may",

@@ -223,11 +223,7 @@ export const metrics = {
     help: "Hints of jobs sent: after their commit, or by the sweep because nobody had claimed them.",
     values: { cause: ["commit", "sweep"] },
   },
-  jobs_claimed_total: {
-    kind: "counter",
-    labels: [],
-    help: "Jobs given to workers: claimed by their commit, or when a worker asked.",
-  },
+  jobs_claimed_total: { kind: "counter", labels: [], help: "Jobs given to workers." },
   jobs_reported_total: {
     kind: "counter",
     labels: ["outcome"],
@@ -239,16 +235,20 @@ export const metrics = {
     labels: ["verdict"],
     help: "Questions to the dispatch check by what came of them: allow, deny, hold, failed (no answer), abandoned (the job's lock was lost meanwhile).",
   },
-  dispatch_check_seconds: {
-    kind: "histogram",
-    labels: [],
-    help: "Time that the dispatch check took for one question.",
-  },
+  dispatch_check_seconds: { kind: "histogram", labels: [], help: "Time of one dispatch check." },
   claims_refused_total: {
     kind: "counter",
     labels: ["because"],
-    help: "Claims that the store refused: not_ready, run_ended, topic_full, pool_full, pool_draining and others.",
+    help: "Claims that the store refused: not_ready, run_ended, topic_full, pool_full, topic_rate, budget_held and others.",
   },
+  jobs_over_budget_total: { kind: "counter", labels: [], help: "Jobs that a budget did not pay for." },
+  usage_refused_total: { kind: "counter", labels: [], help: "Amounts of usage that are none: not counted." },
+  budget_used_ratio: {
+    kind: "gauge",
+    labels: ["tenant", "budget"],
+    help: "What a budget has spent and reserved in its present period, of its amount; of the values of a key the one that has used most. Read every 10 s, of at most 20 budgets of a tenant.",
+  },
+  parked_jobs: { kind: "gauge", labels: ["tenant"], help: "Jobs that wait for a budget." },
   job_claims_lost_total: { kind: "counter", labels: [], help: "Claims that ran out without a result." },
   job_result_latency_seconds: {
     kind: "histogram",

@@ -28,6 +28,8 @@ export const event = z
     hash: z.string().exactOptional(),
     collection: z.string().exactOptional(),
     document_id: z.string().exactOptional(),
+    budget: z.string().exactOptional().meta({ description: "The one that has crossed so many percent." }),
+    percent: z.number().exactOptional(),
   })
   .meta({ id: "Event", description: "One change of something of a tenant's, as it was recorded." });
 

@@ -168,6 +168,32 @@ const queueItem = z.object({
   ...item,
 });
 
+const rateItem = z.object({
+  kind: z.literal("start_rate"),
+  rate: z.string(),
+  starts_at: time.meta({ description: "When it goes on to its gates." }),
+  deadline_at: time,
+  detail: z.string(),
+  ...item,
+});
+
+const parkedItem = z.object({
+  kind: z.literal("job_parked"),
+  step_id: z.string(),
+  job_id: z.string(),
+  topic: z.string(),
+  attempt: z.number(),
+  budget: z.string(),
+  unit: z.string(),
+  spent: z.number(),
+  reserved: z.number(),
+  estimate: z.number().meta({ description: "What the job is expected to use." }),
+  amount: z.number().exactOptional(),
+  resets_at: time,
+  detail: z.string(),
+  ...item,
+});
+
 const stoppedItem = z.object({ kind: z.literal("tenant_stopped"), detail: z.string(), ...item });
 
 const ending = z.object({
@@ -200,6 +226,8 @@ export const explanation = z
           childrenItem,
           // New kinds come last: the frozen documents compare by place.
           queueItem,
+          rateItem,
+          parkedItem,
         ]),
       )
       .meta({ description: "The most important first." }),

@@ -1,9 +1,10 @@
-// Gates and queues of the HTTP contract.
+// Gates, queues and budgets of the HTTP contract.
 import * as z from "zod";
 import type { KeyRole } from "../domain/api-key.ts";
+import { periods } from "../domain/budgets.ts";
 import { prioritiesMax } from "../domain/gates.ts";
 import { slotHolder } from "./explanation-schemas.ts";
-import { nothing, pageOf, pageQuery, wholeNumberText } from "./fields.ts";
+import { nothing, pageOf, pageQuery, time, wholeNumberText } from "./fields.ts";
 import type { Route } from "./route.ts";
 import { runSummary } from "./schemas.ts";
 
@@ -41,6 +42,37 @@ const moveBody = z
   })
   .meta({ id: "MoveQueued" });
 
+const budgetPeriod = z
+  .object({
+    budget: z.string().meta({ description: "Its id: `tenant.` or `workflow.` and what it is of." }),
+    name: z.string(),
+    unit: z.string(),
+    per: z.enum(periods),
+    workflow_id: z.string().exactOptional().meta({ description: "Absent for one of the tenant's settings." }),
+    key_hash: z
+      .string()
+      .exactOptional()
+      .meta({ description: "Of the key's value: the first 32 hexadecimal digits of its SHA-256." }),
+    period_start: time,
+    period_end: time,
+    amount: z
+      .number()
+      .exactOptional()
+      .meta({ description: "Absent when the budget is not set any more: it stops nobody." }),
+    spent: z.number(),
+    reserved: z.number().meta({ description: "By jobs under way, until their results say what they used." }),
+    percent: z.number().exactOptional().meta({ description: "Of the amount that is spent." }),
+    held_jobs: z.number().meta({ description: "Jobs that wait for it." }),
+    forecast: z.number().exactOptional().meta({
+      description:
+        "What is spent at the end of the period if jobs go on as since the first of the period; absent in its first minute.",
+    }),
+    exhausts_at: time
+      .exactOptional()
+      .meta({ description: "When the amount is spent at that rate, if it is." }),
+  })
+  .meta({ id: "BudgetPeriod", description: "A budget in one of its periods." });
+
 const readers = ["viewer", "operator", "admin"] as const satisfies readonly KeyRole[];
 const operators = ["operator", "admin"] as const satisfies readonly KeyRole[];
 
@@ -52,6 +84,21 @@ export const queueRoutes = {
     access: readers,
     query: z.strictObject(pageQuery),
     replies: { 200: queues },
+    errors: [],
+  },
+  listBudgets: {
+    method: "GET",
+    path: "/api/v1/budgets",
+    summary: "List what budgets have spent in their present period.",
+    access: readers,
+    query: z.strictObject({
+      ...pageQuery,
+      periods: z
+        .enum(["present", "all"])
+        .exactOptional()
+        .meta({ description: "all: also past ones, of the last 35 days." }),
+    }),
+    replies: { 200: pageOf(budgetPeriod) },
     errors: [],
   },
   getGate: {

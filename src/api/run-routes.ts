@@ -102,6 +102,8 @@ export const runRoutes = {
       "input_invalid",
       "start_expression_failed",
       "queue_full",
+      "start_rate_exceeded",
+      "budget_exhausted",
       "tenant_stopped",
       "workflow_not_found",
       "idempotency_key_in_flight",
@@ -216,6 +218,8 @@ export const runRoutes = {
     errors: [
       "start_expression_failed",
       "queue_full",
+      "start_rate_exceeded",
+      "budget_exhausted",
       "run_not_found",
       "rerun_not_possible",
       "tenant_stopped",

@@ -47,12 +47,15 @@ export const validatedWorkflow = z
 
 export const startedRun = z.object({ run_id: z.string(), status: runStatus }).meta({ id: "StartedRun" });
 
-/** Of a run that waits at a gate. */
+/** Of a run that waits at a gate, or for its rate. */
 const queuePlaceFields = {
-  gate: z.string(),
-  level: z
-    .number()
-    .meta({ description: "Its priority, raised by those behind it; 10 is before all others." }),
+  gate: z.string().exactOptional().meta({ description: "Absent while it waits for a rate." }),
+  rate: z
+    .string()
+    .exactOptional()
+    .meta({ description: "The rate that makes it wait, before its first gate." }),
+  starts_at: time.exactOptional().meta({ description: "With a rate: when it goes on to its gates." }),
+  level: z.number().exactOptional().meta({ description: "Priority, raised by those behind; 10: first." }),
   since: time,
   deadline_at: time.meta({ description: "If it has not begun by then, it ends as timed_out." }),
   position: z
@@ -67,11 +70,16 @@ export const queuedRun = z
   .object({
     run_id: z.string(),
     status: z.literal("queued"),
-    gate: z.string().meta({ description: "Where it waits: GET /gates/{id}." }),
+    gate: z.string().exactOptional().meta({ description: "Where it waits: GET /gates/{id}." }),
+    rate: z.string().exactOptional().meta({ description: "Instead of a gate: the rate that makes it wait." }),
+    starts_at: time.exactOptional().meta({ description: "With a rate: when it goes on to its gates." }),
     position: z.number().meta({ description: "1 is the next; an estimate." }),
     deadline_at: time,
   })
-  .meta({ id: "QueuedRun", description: "The run waits for a place at a gate, and begins by itself." });
+  .meta({
+    id: "QueuedRun",
+    description: "The run waits for a place at a gate or for its rate, and begins by itself.",
+  });
 
 const runFields = {
   id: z.string().meta({ description: "The same as run_id." }),
@@ -241,6 +249,12 @@ export const polledJobs = z
 
 const claimFields = { job_id: z.string().min(1).max(256), claim_token: z.string().min(1).max(128) };
 
+/** Anything is taken: what cannot be counted never costs a result. */
+const usage = anyJson.exactOptional().meta({
+  description:
+    "What the attempt has used up to now, by unit, as {tokens: 812, usd: 0.0121}: it settles what its claim reserved in rates and budgets. Rounded up to millionths; an amount that is negative, no number or too large is not counted.",
+});
+
 export const heartbeatBody = z
   .strictObject({
     worker_id: callerName,
@@ -250,12 +264,15 @@ export const heartbeatBody = z
           ...claimFields,
           lease_ms: leaseMs.exactOptional(),
           progress: anyJson.exactOptional(),
+          usage,
         }),
       )
       .min(1)
       .max(batchMax),
   })
   .meta({ id: "Heartbeat" });
+
+const refusedUsage = z.array(z.string()).exactOptional().meta({ description: "Units that are not counted." });
 
 export const heartbeatAnswer = z
   .object({
@@ -266,6 +283,7 @@ export const heartbeatAnswer = z
           kind: z.literal("extended"),
           lease_ms: z.number(),
           stop: z.boolean().meta({ description: "The work is no longer wanted: give up, do not report." }),
+          refused_usage: refusedUsage,
         }),
         z.object({ job_id: z.string(), kind: z.literal("lost") }),
       ]),
@@ -288,6 +306,7 @@ export const resultItem = z
     error: z
       .strictObject({ message: z.string().max(4_096), code: z.string().max(128).exactOptional() })
       .exactOptional(),
+    usage,
     traceparent: z.string().max(256).exactOptional().meta({
       description:
         "W3C trace context of this result, where results of several traces are reported together; that of the request otherwise. One that cannot be read is passed over.",
@@ -322,6 +341,7 @@ export const resultAnswer = z
         "With refused and `deliveries_exhausted`: the run was busy at each of `results.deliveriesMax` reports, and the result is in the dead letters.",
     }),
     retry_after_ms: z.number().exactOptional(),
+    refused_usage: refusedUsage,
   })
   .meta({ id: "ResultAnswer" });
 

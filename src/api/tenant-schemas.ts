@@ -1,9 +1,12 @@
 // Tenants and API keys as the HTTP contract shows them.
 import * as z from "zod";
+import { amountMax, exactMillionths, isUnit, unitRule } from "../domain/amounts.ts";
 import { keyRoles } from "../domain/api-key.ts";
+import { atBudgetChoices, periods } from "../domain/budgets.ts";
 import { prioritiesMax } from "../domain/gates.ts";
+import { burstMax, perMsMax, rateLimitMax } from "../domain/rates.ts";
 import { type QuotaName, quotaNames } from "../domain/tenant.ts";
-import { callerName, freeText, tenantName, time } from "./fields.ts";
+import { callerName, freeText, tenantName, time, topic } from "./fields.ts";
 
 const settings = {
   max_concurrent_runs: z.number().int().min(0).max(1_000_000),
@@ -32,6 +35,69 @@ const gates = z.record(gateName, gateLimit).meta({
   description: "The gates that workflows share by name, and how many runs each lets through at once.",
 });
 
+const perMsMin = 1;
+const rateFields = {
+  limit: z.number().int().min(1).max(rateLimitMax).meta({ description: "Units that pass in the span." }),
+  per_sec: z
+    .number()
+    .min(perMsMin / 1_000)
+    .max(perMsMax / 1_000)
+    .meta({ description: "The span in seconds, in steps of a millisecond: a day at the most." }),
+  burst: z.number().int().min(1).max(burstMax).exactOptional().meta({
+    description: "Units that may pass at once after a pause: 1 by default. A larger one passes alone.",
+  }),
+};
+
+const startRate = z
+  .strictObject({ ...rateFields, at_limit: z.enum(["reject", "queue"]).exactOptional() })
+  .meta({ description: "How many runs may start in a span of time, whatever their workflow." });
+
+const unitName = z
+  .string()
+  .max(unitRule.charactersMax)
+  .regex(unitRule.pattern, `must be 1 to ${unitRule.charactersMax} ${unitRule.meaning}`)
+  .refine(isUnit, "is a word that programs use for something else: choose another");
+
+const topicRatesMax = 4;
+
+/** Of one topic: for each unit and span there is one. */
+const ratesOfTopic = z
+  .array(
+    z.strictObject({
+      ...rateFields,
+      unit: unitName.exactOptional().meta({
+        description: "What the estimates of its jobs are counted in; without one each claim counts 1.",
+      }),
+    }),
+  )
+  .min(1)
+  .max(topicRatesMax)
+  .refine(
+    (rates) =>
+      new Set(rates.map(({ unit, per_sec }) => JSON.stringify([unit, per_sec]))).size === rates.length,
+    "has two rates of the same unit and span",
+  );
+
+const topicRates = z.record(topic, ratesOfTopic).meta({
+  description: "By topic: how many jobs may be claimed in a span of time, or how many units they may need.",
+});
+
+const budget = z.strictObject({
+  unit: unitName,
+  amount: z
+    .number()
+    .positive()
+    .max(amountMax)
+    .refine((amount) => exactMillionths(amount) !== undefined, "has at most six decimals"),
+  per: z.enum(periods).meta({ description: "In UTC; weeks begin on Monday." }),
+  at_limit: z
+    .enum(atBudgetChoices)
+    .exactOptional()
+    .meta({ description: "At its end: refuse starts, hold jobs (the default), or fail steps." }),
+});
+
+const budgets = z.record(unitName, budget).meta({ description: "What all runs together may spend." });
+
 const optionalSettings = {
   max_concurrent_runs: settings.max_concurrent_runs.exactOptional(),
   admission_strategy: settings.admission_strategy.exactOptional(),
@@ -44,6 +110,9 @@ const optionalSettings = {
   approvals_strategy: settings.approvals_strategy.exactOptional(),
   at_limit: settings.at_limit.exactOptional(),
   gates: gates.exactOptional(),
+  start_rate: startRate.exactOptional(),
+  topic_rates: topicRates.exactOptional(),
+  budgets: budgets.exactOptional(),
 };
 
 /** What a tenant may be given: 0 means none at all. */
@@ -114,6 +183,17 @@ export const tenantChangesBody = z
     at_limit: settings.at_limit.nullable().exactOptional(),
     gates: z
       .record(gateName, gateLimit.nullable())
+      .nullable()
+      .exactOptional()
+      .meta({ description: "Those that are named change; null removes one, or all." }),
+    start_rate: startRate.nullable().exactOptional(),
+    topic_rates: z
+      .record(topic, ratesOfTopic.nullable())
+      .nullable()
+      .exactOptional()
+      .meta({ description: "Topics that are named change; null removes one, or all." }),
+    budgets: z
+      .record(unitName, budget.nullable())
       .nullable()
       .exactOptional()
       .meta({ description: "Those that are named change; null removes one, or all." }),

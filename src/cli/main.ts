@@ -3,6 +3,7 @@ import { Command, CommanderError, Option } from "commander";
 import { similarTopics } from "../domain/excerpt.ts";
 import { product } from "../load-config.ts";
 import { addApprovalCommands } from "./commands/approvals.ts";
+import { addBudgetCommands } from "./commands/budgets.ts";
 import { addCanaryCommands } from "./commands/canaries.ts";
 import { addConfigCommands, addDataCommands } from "./commands/config.ts";
 import { addDeadLetterCommands } from "./commands/dead-letters.ts";
@@ -128,6 +129,7 @@ const commandGroups: ReadonlyArray<(cli: Cli) => void> = [
   addDeadLetterCommands,
   addLockCommands,
   addQueueCommands,
+  addBudgetCommands,
   addWorkerCommands,
   addPoolCommands,
   addTopicCommands,

@@ -44,6 +44,7 @@ export function runLines({ output, terminal }: Context, run: Run): string[] {
 
 function queueText({ queue }: Run): string | undefined {
   if (queue === undefined) return undefined;
+  if (queue.rate !== undefined) return `for the rate ${queue.rate}, until ${queue.starts_at}`;
   const place = queue.position === undefined ? "" : `at position ${queue.position} `;
   return `${place}at the gate ${queue.gate}, until ${queue.deadline_at} at most`;
 }

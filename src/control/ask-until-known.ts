@@ -21,6 +21,8 @@ const openRefusals: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf
   admit: [
     "max_concurrent_runs_reached",
     "queue_full",
+    "start_rate_exceeded",
+    "budget_exhausted",
     "tenant_stopped",
     "idempotency_key_in_flight",
     // A key can be freed meanwhile, by its expiry or at the quota.
@@ -34,6 +36,8 @@ const openRefusals: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf
   createRun: [
     "max_concurrent_runs_reached",
     "queue_full",
+    "start_rate_exceeded",
+    "budget_exhausted",
     "tenant_stopped",
     "version_conflict",
     "quota_reached",

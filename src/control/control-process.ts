@@ -40,11 +40,13 @@ export function startControlProcess(
     api: createApi(engine),
     async stop() {
       engine.alarms.close();
+      engine.rateAlarms.close();
       await engine.feeds.close();
       await Promise.all(running.map((part) => part.stop()));
       await engine.background.idle();
       engine.announcer.close();
       engine.queueGauges.close();
+      engine.budgetGauges.close();
       engine.heldHints.close();
       engine.pendingPublications.close();
     },

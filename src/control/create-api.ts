@@ -20,6 +20,7 @@ import { lockFlows } from "./locks/public-locks.ts";
 import { policyFlows } from "./policies/policies.ts";
 import { poolFlows } from "./pools/pools.ts";
 import { livingProcesses } from "./processes.ts";
+import { budgetFlows } from "./queues/budgets.ts";
 import { queueFlows } from "./queues/queues.ts";
 import type { Ready } from "./readiness.ts";
 import { dryRun } from "./runs/dry-run.ts";
@@ -43,6 +44,7 @@ const flows = {
   acquireLock,
   ...poolFlows,
   ...queueFlows,
+  ...budgetFlows,
   ...policyFlows,
   ...canaryFlows,
   ...tenantFlows,

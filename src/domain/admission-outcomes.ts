@@ -9,6 +9,8 @@ export const admissionOutcomes = {
   idempotency_key_in_flight: "in_flight",
   max_concurrent_runs_reached: "limit_reached",
   queue_full: "queue_full",
+  start_rate_exceeded: "start_rate_exceeded",
+  budget_exhausted: "budget_exhausted",
   quota_reached: "run_quota_reached",
   idempotency_quota_reached: "key_quota_reached",
   concurrency_gate_unavailable: "gate_unavailable",

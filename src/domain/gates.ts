@@ -146,7 +146,12 @@ export function workflowGate(workflow: string): GateId {
 
 /** `spec` is `specOf` the key's expression. */
 export function keyedGate(workflow: string, spec: string, key: string): GateId {
-  return `by-key.${workflow}.${spec}.${hash("sha256", key).slice(0, 32)}` as GateId;
+  return `by-key.${workflow}.${spec}.${keyHashOf(key)}` as GateId;
+}
+
+/** A key's value as the ids of gates, rates and budgets have it. */
+export function keyHashOf(key: string): string {
+  return hash("sha256", key).slice(0, 32);
 }
 
 export function specOf(keyExpression: string): string {

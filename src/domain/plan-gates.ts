@@ -1,4 +1,6 @@
-// Works out which gates a start passes, and how it waits there: without I/O, before the store is asked.
+// Works out which gates a start passes, how it waits there, in which rates it counts and which budgets pay for it: without
+// I/O, before the store is asked.
+import { type RunBudget, workflowBudgetId } from "./budgets.ts";
 import type { JsonValue } from "./fingerprint.ts";
 import {
   defaultPriority,
@@ -6,16 +8,21 @@ import {
   type GatePlan,
   type GatesPlan,
   keyedGate,
+  keyHashOf,
   namedGate,
   noFairnessKey,
   prioritiesMax,
   tenantGate,
   workflowGate,
 } from "./gates.ts";
+import { keyedRateId, type StartRate, tenantRateId, workflowRateId } from "./rates.ts";
 import type { TenantSettings } from "./tenant.ts";
 import type { Allowance, CompiledDefinition, Problem, Scope } from "./workflow/compiled.ts";
-import type { FlowControl, GateDefinition, StartExpression } from "./workflow/flow-control.ts";
+import type { FlowControl, GateDefinition } from "./workflow/flow-control.ts";
 import { gateSpec } from "./workflow/flow-control.ts";
+import type { BudgetDefinition, RateDefinition } from "./workflow/flow-limits.ts";
+import { rateSpec } from "./workflow/flow-limits.ts";
+import type { StartExpression } from "./workflow/start-expression.ts";
 
 /** What holds where a workflow says nothing else. */
 export type QueueDefaults = Pick<GatesPlan, "queueMax" | "deadlineMs" | "agingMs">;
@@ -29,8 +36,17 @@ export type AskedStart = {
 };
 
 export type PlannedGates =
-  /** Absent where there is nothing to plan: the run takes a place in the tenant's gate alone, or is refused. */
-  { readonly kind: "planned"; readonly plan?: GatesPlan; readonly mayWait: boolean } | StartExpressionFailed;
+  | {
+      readonly kind: "planned";
+      /** Absent where there is nothing to plan: the run takes a place in the tenant's gate alone, or is refused. */
+      readonly plan?: GatesPlan;
+      /** The workflow's in the order of its definition, then the tenant's. */
+      readonly rates: readonly StartRate[];
+      /** Those of the workflow, which pay for the jobs of the whole tree. */
+      readonly budgets: readonly RunBudget[];
+      readonly mayWait: boolean;
+    }
+  | StartExpressionFailed;
 
 export type StartExpressionFailed = {
   readonly kind: "start_expression_failed";
@@ -44,26 +60,83 @@ export function planGates(
   defaults: QueueDefaults,
   work?: Allowance,
 ): PlannedGates {
-  const { atLimit: tenantAtLimit = "reject" } = settings;
-  const own = flowControl?.gates ?? [];
-  if (own.length === 0 && tenantAtLimit === "reject") return nothingPlanned;
+  const { atLimit: tenantAtLimit = "reject", startRate } = settings;
+  const { gates: own = [], rates: ownRates = [], budgets: ownBudgets = [] } = flowControl ?? {};
+  if (own.length + ownRates.length + ownBudgets.length === 0 && !letsWait(settings)) {
+    if (startRate === undefined) return nothingPlanned;
+    return { ...nothingPlanned, rates: [tenantRate(startRate)] };
+  }
   const evaluator = newEvaluator(asked.input, work);
   const gates = own.map((gate) => ({ gate: gateIdOf(workflow, gate, evaluator), atLimit: gate.atLimit }));
-  const priority = priorityOf(flowControl, asked, evaluator);
-  const fairness = fairnessOf(flowControl, evaluator);
+  const rates = ownRates.map((rate) => rateOf(workflow, rate, evaluator));
+  if (startRate !== undefined) rates.push(tenantRate(startRate));
+  const budgets = ownBudgets.map((budget) => budgetOf(workflow, budget, evaluator));
+  const mayWait = [...gates, { atLimit: tenantAtLimit }, ...rates].some(
+    ({ atLimit }) => atLimit !== "reject",
+  );
+  const needsPlan = own.length > 0 || mayWait;
+  const plan = needsPlan
+    ? { gates: [...inOrder(gates), { gate: tenantGate, atLimit: tenantAtLimit }] }
+    : undefined;
+  const order = needsPlan ? orderOf(flowControl, asked, evaluator) : undefined;
   if (evaluator.problems.length > 0) return { kind: "start_expression_failed", problems: evaluator.problems };
-  const plan: GatesPlan = {
-    gates: [...inOrder(gates), { gate: tenantGate, atLimit: tenantAtLimit }],
-    priority: Math.min(priority, asked.priorityMax ?? prioritiesMax),
-    ...fairness,
+  const planned = { kind: "planned", rates, budgets, mayWait } as const;
+  if (plan === undefined || order === undefined) return planned;
+  const terms = {
     queueMax: flowControl?.queueMax ?? defaults.queueMax,
     deadlineMs: flowControl?.deadlineMs ?? defaults.deadlineMs,
     agingMs: flowControl?.agingMs ?? defaults.agingMs,
   };
-  return { kind: "planned", plan, mayWait: plan.gates.some(({ atLimit }) => atLimit !== "reject") };
+  return { ...planned, plan: { ...plan, ...order, ...terms } };
 }
 
-export const nothingPlanned: PlannedGates = { kind: "planned", mayWait: false };
+/** Whether starts of all workflows of the tenant may wait. */
+function letsWait({ atLimit, startRate }: TenantSettings): boolean {
+  return atLimit === "queue" || startRate?.atLimit === "queue";
+}
+
+/** Whether the tenant's settings limit the starts of workflows that say nothing themselves. */
+export function limitsEveryStart(settings: TenantSettings): boolean {
+  return settings.startRate !== undefined || letsWait(settings);
+}
+
+function orderOf(flowControl: FlowControl | undefined, asked: AskedStart, evaluator: Evaluator) {
+  const priority = priorityOf(flowControl, asked, evaluator);
+  return {
+    priority: Math.min(priority, asked.priorityMax ?? prioritiesMax),
+    ...fairnessOf(flowControl, evaluator),
+  };
+}
+
+export const nothingPlanned: PlannedGates & { readonly kind: "planned" } = {
+  kind: "planned",
+  rates: [],
+  budgets: [],
+  mayWait: false,
+};
+
+function tenantRate(rate: Omit<StartRate, "rate">): StartRate {
+  return { ...rate, rate: tenantRateId(rate.perMs) };
+}
+
+function rateOf(workflow: string, definition: RateDefinition, evaluator: Evaluator): StartRate {
+  const { limit, perMs, burst, atLimit, key } = definition;
+  const spec = rateSpec(definition);
+  const rate =
+    key === undefined || spec === undefined
+      ? workflowRateId(workflow, perMs)
+      : keyedRateId(workflow, spec, keyHashOf(evaluator.text(key)), perMs);
+  return { rate, limit, perMs, burst, atLimit };
+}
+
+function budgetOf(
+  workflow: string,
+  { spec, atLimit, key }: BudgetDefinition,
+  evaluator: Evaluator,
+): RunBudget {
+  const keyHash = key === undefined ? undefined : keyHashOf(evaluator.text(key));
+  return { budget: workflowBudgetId(workflow, spec, keyHash), atLimit };
+}
 
 /** The order in which places are taken, never the one in which gates were written. */
 function inOrder(gates: readonly GatePlan[]): readonly GatePlan[] {

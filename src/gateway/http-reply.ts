@@ -5,6 +5,7 @@ import { pageLimitDefault } from "../api/fields.ts";
 import { problemMediaType, problemOf } from "../api/problem.ts";
 import { eventStreamType } from "../api/route.ts";
 import type { Operation } from "../api/routes.ts";
+import type { StartAnswer } from "../control/admission/start-run.ts";
 import { excerptOf } from "../domain/excerpt.ts";
 import { retryAfterSeconds } from "../domain/lock.ts";
 import type { TenantId } from "../domain/tenant.ts";
@@ -135,6 +136,29 @@ export function rateLimitHeaders(
     ratelimit: retryAfterSeconds === undefined ? left : `${left};t=${retryAfterSeconds}`,
   };
 }
+
+/** What is left of the rate in which a start has counted; beside other limits, which come first. */
+export function startRateHeaders(
+  { limit, perMs, remaining, resetMs }: NonNullable<RateLeft>,
+  others: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  const seconds = (ms: number) => Math.ceil(ms / 1_000);
+  const join = (name: string, item: string) => [others[name], item].filter(Boolean).join(", ");
+  return {
+    "ratelimit-policy": join("ratelimit-policy", `"${startRate}";q=${limit};w=${seconds(perMs)}`),
+    ratelimit: join("ratelimit", `"${startRate}";r=${remaining};t=${seconds(resetMs)}`),
+  };
+}
+
+/** The name under which RateLimit fields tell of a rate of starts. */
+const startRate = "start_rate";
+
+/** Of a start that is refused for its rate: nothing is left until then. */
+export function exceededRateHeaders(retryAfterSeconds: number): Readonly<Record<string, string>> {
+  return { ratelimit: `"${startRate}";r=0;t=${retryAfterSeconds}` };
+}
+
+type RateLeft = Extract<StartAnswer, { kind: "admitted" }>["rateLeft"];
 
 /** A list of one tenant: a cursor of another one is not understood. `detail` tells lists of one operation apart. */
 type ListName = { readonly operation: Operation; readonly tenant: TenantId; readonly detail?: string };

@@ -23,10 +23,11 @@ import {
   quotaOf,
   type TenantId,
   type TenantRecord,
-  type TenantSettings,
   type Usage,
 } from "../domain/tenant.ts";
 import { eventText } from "./event-stream.ts";
+import { present } from "./present.ts";
+import { settingsView } from "./tenant-settings.ts";
 
 type View<Schema extends z.ZodType> = z.output<Schema>;
 
@@ -171,22 +172,6 @@ type TenantFacts = {
   readonly used?: Usage;
 };
 
-function settingsView(settings: TenantSettings) {
-  return {
-    ...present("max_concurrent_runs", settings.maxConcurrentRuns),
-    ...present("admission_strategy", settings.admissionStrategy),
-    ...present("admission_wait", settings.admissionWait),
-    ...present("stopped", settings.stopped),
-    ...present("results_strategy", settings.resultsStrategy),
-    ...present("results_wait", settings.resultsWait),
-    ...present("renewal_policy", settings.renewalPolicy),
-    ...present("separate_duties", settings.separateDuties),
-    ...present("approvals_strategy", settings.approvalsStrategy),
-    ...present("at_limit", settings.atLimit),
-    ...present("gates", settings.gates),
-  };
-}
-
 /** The hash of the secret stays inside. */
 export function apiKeyView(key: ApiKeyRecord): View<typeof tenantSchemas.apiKey> {
   return {
@@ -207,10 +192,6 @@ const jsonOf = (text: string): JsonValue => JSON.parse(text) as JsonValue;
 
 function optionalTime<Name extends string>(name: Name, ms: number | undefined) {
   return present(name, ms === undefined ? undefined : formatTime(ms));
-}
-
-function present<Name extends string, Value>(name: Name, value: Value | undefined) {
-  return (value === undefined ? {} : { [name]: value }) as { [Key in Name]?: Value };
 }
 
 type EventView = z.output<typeof event>;
@@ -254,6 +235,10 @@ function particulars({ type, subject, detail }: EventRow): Partial<EventView> {
     case "document_removed": {
       const slash = subject.indexOf("/");
       return { collection: subject.slice(0, slash), document_id: subject.slice(slash + 1) };
+    }
+    case "budget_crossed": {
+      const percent = Number(detail.split(" ").at(-1));
+      return { budget: subject, ...(Number.isInteger(percent) ? { percent } : {}) };
     }
     case "tenant_changed":
     case "lock_broken":

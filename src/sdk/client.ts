@@ -6,6 +6,8 @@ import {
   type Audit,
   approvalsOf,
   auditOf,
+  type Budgets,
+  budgetsOf,
   type Canaries,
   canariesOf,
   type DeadLetters,
@@ -45,6 +47,7 @@ export type Client = Caller & {
   readonly pools: Pools;
   readonly topics: Topics;
   readonly queues: Queues;
+  readonly budgets: Budgets;
   readonly policies: PolicyGroup;
   readonly canaries: Canaries;
   /** Who the key belongs to, and whether the store answers. */
@@ -76,6 +79,7 @@ export function createClientIn(runtime: Runtime, options: ClientOptions): Client
     pools: poolsOf(caller),
     topics: topicsOf(caller),
     queues: queuesOf(caller),
+    budgets: budgetsOf(caller),
     policies: policiesOf(caller),
     canaries: canariesOf(caller),
     status: (given) => caller.call("getStatus", given),

@@ -138,6 +138,8 @@ type WorkFields<Topic extends string, Output> = StepFields & {
   readonly output?: Typed<Output>;
   readonly route_labels?: Readonly<Record<string, string>>;
   readonly meta?: { readonly requires?: readonly string[] };
+  /** What its job is expected to use, by unit: rates and budgets reserve it until the result says what it used. */
+  readonly estimate?: Readonly<Record<string, number>>;
 };
 
 export type Builder<RunInput> = {
@@ -314,6 +316,23 @@ export type WorkflowFields<Input, All> = {
   /** Of a run that waits for its place: 0 to 9, or a text with a template that gives it. */
   readonly priority?: number | string;
   readonly fairness?: { readonly key: string; readonly weight?: number };
+  /** How many runs may start in a span of time: of the workflow, or of each value of a key. */
+  readonly rate?: ReadonlyArray<{
+    readonly key?: string;
+    readonly limit: number;
+    readonly per_sec: number;
+    readonly burst?: number;
+    readonly at_limit?: "reject" | "queue";
+  }>;
+  /** What its runs may spend in a period, of what workers say that jobs have used. */
+  readonly budgets?: ReadonlyArray<{
+    readonly name: string;
+    readonly unit: string;
+    readonly amount: number;
+    readonly per: "hour" | "day" | "week" | "month";
+    readonly key?: string;
+    readonly at_limit?: "reject" | "hold" | "stop";
+  }>;
   readonly queue?: { readonly deadline_sec?: number; readonly max?: number; readonly aging_sec?: number };
   readonly input?: Typed<Input>;
   /** Makes the steps and returns them under their names. */

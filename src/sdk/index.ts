@@ -68,7 +68,7 @@ export { hasEnded, type Run, type WaitOptions, WaitTimeout } from "./wait-for-ru
 export { type Lease, LockLost, type LockOptions, withLock } from "./with-lock.ts";
 export type { BusOptions } from "./worker/bus-access.ts";
 export type { WaitingResult } from "./worker/bus-results.ts";
-export { type Handler, type Job, JobFailed, JobStopped, type StopReason } from "./worker/job.ts";
+export { type Handler, type Job, JobFailed, JobStopped, type StopReason, type Usage } from "./worker/job.ts";
 export type { WorkerTrouble } from "./worker/results.ts";
 export {
   type Handlers,

@@ -44,6 +44,7 @@ export const operations: Readonly<Record<Operation, OperationRow>> = {
   setTopic: { method: "PUT", path: "/api/v1/topics/{id}", hasBody: true },
   removeTopic: { method: "DELETE", path: "/api/v1/topics/{id}" },
   listQueues: { method: "GET", path: "/api/v1/queues" },
+  listBudgets: { method: "GET", path: "/api/v1/budgets" },
   getGate: { method: "GET", path: "/api/v1/gates/{id}" },
   moveQueued: { method: "POST", path: "/api/v1/workflow-runs/{id}/queue", hasBody: true },
   listApprovals: { method: "GET", path: "/api/v1/approvals" },

@@ -98,13 +98,15 @@ bob-1 is pending
 ada-2 is queued at position 1 of the gate by-key
 cyd-1 is queued at position 1 of the gate named
 dan-1 is queued at position 1 of the gate named
+eve-1 is queued …
 why dan waits: The run waits at position 1 at the gate named.model, which has 2 of 2 places taken: when is not known.
 drafting ada-1
 drafting bob-1
 drafting dan-1
 drafting cyd-1
-drafting ada-2
+⋮
 gates at which runs wait: 0
+spent 0.09 of 25 usd of the day
 `,
 };
 

@@ -70,6 +70,25 @@ export const cliRows: ReadonlyArray<readonly [words: (scene: CliScene) => readon
       /at limit +queue[\s\S]*gate crm +3/,
     ],
     [() => ["tenants", "set", "default", "--gate", "crm=none", "--unset", "at-limit"], /active runs/],
+    [
+      () => [
+        ...["tenants", "set", "default", "--start-rate", "3000/60,burst=50,queue"],
+        ...[
+          "--topic-rate",
+          "llm=100000tokens/60,burst=2000",
+          "llm=500/60",
+          "--budget",
+          "daily=25usd/day,stop",
+        ],
+      ],
+      /start rate +3000\/60,burst=50,queue\s+rate of llm +100000tokens\/60,burst=2000 500\/60\s+budget daily +25usd\/day,stop/,
+    ],
+    [() => ["budgets"], /daily +the tenant +day +\S+Z +0 of 25 usd \(0%\) +0 +0/],
+    [
+      () => ["tenants", "set", "default", "--budget", "daily=none", "--unset", "start-rate", "topic-rates"],
+      /active runs/,
+    ],
+    [() => ["budgets", "--all"], /No budget is set, and nothing was spent\./],
     [() => ["tenants", "stop", "default"], /stopped +yes/],
     [() => ["tenants", "resume", "default"], /stopped +no/],
     [() => ["keys", "list"], /default +admin/],

@@ -86,6 +86,8 @@ export const failureTable: Readonly<Record<ErrorCode, FailureRow>> = {
   start_expression_failed: refused(422, "problems"),
   max_concurrent_runs_reached: passing(429, "admission", "limit", "active", "runs", "gate"),
   queue_full: passing(429, "admission", "limit", "gate"),
+  start_rate_exceeded: passing(429, "gateway", "rate", "retry_after_ms"),
+  budget_exhausted: passing(429, "gateway", "budget", "resets_at"),
   idempotency_quota_reached: passing(429, "admission", "quota"),
   quota_reached: passing(429, "gateway", "quota", "limit"),
   too_many_failed_authentications: passing(429, "gateway"),

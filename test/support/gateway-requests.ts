@@ -53,6 +53,7 @@ export const examples: { readonly [Name in Operation]: (things: Things) => Examp
   }),
   listWorkers: () => ({}),
   listQueues: () => ({}),
+  listBudgets: () => ({ query: "periods=all" }),
   getGate: () => ({ params: { id: "by-workflow.queueing" }, query: "limit=5" }),
   moveQueued: ({ queuedRunId }) => ({ params: { id: queuedRunId }, body: { to: "head" } }),
   listPools: () => ({}),

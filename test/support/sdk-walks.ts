@@ -50,6 +50,10 @@ export const walks: Readonly<Record<string, Walk>> = {
     list: (client, options) => client.queues.list({ limit: 2, ...options }),
     ...{ sends: "GET /api/v1/queues?limit=2", cursor: "&cursor=c2" },
   },
+  "budgets.list": {
+    list: (client, options) => client.budgets.list({ periods: "all", ...options }),
+    ...{ sends: "GET /api/v1/budgets?periods=all", cursor: "&cursor=c2" },
+  },
   "locks.list": {
     list: (client, options) => client.locks.list({ limit: 2, ...options }),
     ...{ sends: "GET /api/v1/locks?limit=2", cursor: "&cursor=c2" },

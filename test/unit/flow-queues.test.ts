@@ -122,7 +122,7 @@ test("a tenant that queues lets plain workflows wait for its slots", async () =>
   const { flow, plane } = scene;
   await start(scene);
   const second = only(await start(scene), "queued");
-  expect(second.gate).toBe("tenant");
+  expect(second).toMatchObject({ gate: "tenant" });
   await plane.report(await nextJob(scene));
   expect((await nextJob(scene)).job.runId).toBe(second.runId);
   expect(await flow.status(second.runId)).toBe("running");
@@ -290,7 +290,7 @@ test("a definition that runs a workflow with gates as a step is warned that they
     warnings: [
       {
         path: "steps.run.input.workflow_id",
-        message: expect.stringContaining('gates of "tickets" do not count'),
+        message: expect.stringContaining('gates, rates and budgets of "tickets" do not count'),
       },
     ],
   });

@@ -51,6 +51,7 @@ describe("a failure", () => {
       runs: [],
       quota: "streams",
       gate: "named.crm",
+      ...{ rate: "start.tenant~1000", retryAfterMs: 5, budget: "tenant.all~usd~day", resetsAt: "soon" },
     },
     ...{ runId: "run_1", token: "tok", storeTimeMs: 5, cause: "redis-7" },
   };

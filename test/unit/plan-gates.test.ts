@@ -31,7 +31,7 @@ function planned(...given: Parameters<typeof planOf>) {
 const byCustomer = { key: "${input.customer}", max: 1, at_limit: "queue" };
 
 test("a workflow without gates has a plan only in a tenant that queues", () => {
-  expect(planned({ priority: 7 })).toEqual({ kind: "planned", mayWait: false });
+  expect(planned({ priority: 7 })).toEqual({ kind: "planned", rates: [], budgets: [], mayWait: false });
   expect(planned({ priority: 7 }, {}, {}, { atLimit: "queue" })).toMatchObject({
     mayWait: true,
     plan: { gates: [{ gate: "tenant", atLimit: "queue" }], priority: 7, ...defaults },

@@ -204,7 +204,14 @@ describe("a job in hand", () => {
       deadline_at: "2026-01-01T00:00:00Z",
       traceparent: "00-1",
     };
-    const { signal, check: _check, progress: _progress, headers: _headers, ...fields } = hold(more).held.job;
+    const {
+      signal,
+      check: _check,
+      progress: _progress,
+      used: _used,
+      headers: _headers,
+      ...fields
+    } = hold(more).held.job;
     expect(fields).toEqual({
       ...{ id: "run_1:pay@2", runId: "run_1", step: "pay", attempt: 2, iteration: 3, topic: "pay" },
       ...{ input: { amount: 3 }, idempotencyKey: "run_1:pay#3", fence: 7, deadline: "2026-01-01T00:00:00Z" },
@@ -246,14 +253,29 @@ describe("a job in hand", () => {
     expect(done.held.whenDone.aborted).toBe(true);
   });
 
+  test("tells what it has used as a total, exactly, with the next heartbeat and with the result", () => {
+    const { held, told } = hold();
+    expect([held.usage, held.hasNews]).toEqual([{}, false]);
+    held.job.used({ usd: 0.1 });
+    held.job.used({ usd: 0.2, tokens: 812 });
+    expect([told, held.hasNews]).toEqual([["beat", "beat"], true]);
+    const total = { usage: { usd: 0.3, tokens: 812 } };
+    expect([held.takeUsage(), held.hasNews]).toEqual([total, false]);
+    held.putBackUsage();
+    expect([held.hasNews, held.usage]).toEqual([true, total]);
+    for (const amount of [-1, Number.NaN, 1e300])
+      expect(() => held.job.used({ usd: amount })).toThrow(RangeError);
+    expect(held.usage).toEqual(total);
+  });
+
   test("tells its latest progress once, and again if it was not heard, unless there is newer", () => {
     const { held, told } = hold();
-    expect([held.hasProgress, held.takeProgress()]).toEqual([false, {}]);
+    expect([held.hasNews, held.takeProgress()]).toEqual([false, {}]);
     held.job.progress({ part: 1 });
     held.job.progress({ part: 2 });
-    expect([told, held.hasProgress]).toEqual([["beat", "beat"], true]);
+    expect([told, held.hasNews]).toEqual([["beat", "beat"], true]);
     const taken = held.takeProgress();
-    expect([taken, held.hasProgress]).toEqual([{ progress: { part: 2 } }, false]);
+    expect([taken, held.hasNews]).toEqual([{ progress: { part: 2 } }, false]);
     held.putBackProgress(taken);
     expect(held.takeProgress()).toEqual({ progress: { part: 2 } });
     held.job.progress({ part: 3 });

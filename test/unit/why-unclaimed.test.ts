@@ -57,6 +57,7 @@ const limited = (limits: PlaceFacts["limits"], running: { topic?: number; pool?:
     limits,
     topics: new Map([["review", running.topic ?? 0]]),
     pools: new Map([["gpu", running.pool ?? 0]]),
+    rated: new Map(),
   },
 });
 const inGpu = worker("v", { pool: "gpu", free: 2 });

@@ -108,8 +108,8 @@ export const plantedPolicyBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/admission/start-run.ts",
-        find: `run.gates === undefined ? assigned.policies["admission.strategy"] : "atomic";`,
-        replace: `run.gates === undefined ? gate.config["admission.strategy"] : "atomic";`,
+        find: `isAtomic(run, settings) ? "atomic" : assigned.policies["admission.strategy"];`,
+        replace: `isAtomic(run, settings) ? "atomic" : gate.config["admission.strategy"];`,
       },
     ],
     tests: ["test/unit/flow-policies.test.ts", "test/unit/start-run-strategies.test.ts"],

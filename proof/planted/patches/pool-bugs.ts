@@ -104,7 +104,7 @@ export const plantedPoolBugs: readonly TextPatch[] = [
       },
       {
         file: "src/control/jobs/claim-jobs.ts",
-        find: `answer.kind === "judged" && granted < batch.length`,
+        find: `answer.kind === "judged" && (granted < batch.length || isRated)`,
         replace: "false",
       },
     ],

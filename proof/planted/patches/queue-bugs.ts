@@ -59,7 +59,7 @@ export const plantedQueueBugs: readonly TextPatch[] = [
     "gates-under-a-lock",
     "a run with gates is started by the strategy of its tenant: under the lock it is refused where it would wait",
     "src/control/admission/start-run.ts",
-    `run.gates === undefined ? assigned.policies["admission.strategy"] : "atomic";`,
+    `isAtomic(run, settings) ? "atomic" : assigned.policies["admission.strategy"];`,
     `assigned.policies["admission.strategy"];`,
     [flows],
   ),

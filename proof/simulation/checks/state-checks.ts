@@ -185,6 +185,7 @@ export class StateChecks {
       case "lock":
         this.#judgeLock(execution, change);
         return;
+      case "charge":
       case "document":
       case "due":
       case "ending":
@@ -193,8 +194,11 @@ export class StateChecks {
       case "heldGate":
       case "holding":
       case "keyed":
+      case "ledger":
       case "line":
       case "lineKey":
+      case "parked":
+      case "parkedLine":
       case "place":
       case "proof":
       case "charge":
@@ -204,6 +208,7 @@ export class StateChecks {
       case "rateLevel":
       case "queued":
       case "queuedRun":
+      case "rateLevel":
       case "ready":
       case "running":
       case "sweepMark":

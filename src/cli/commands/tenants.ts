@@ -5,6 +5,7 @@ import { formatTime } from "../../domain/engine/rfc3339.ts";
 import { isNearlySpent, quotaNames } from "../../domain/tenant.ts";
 import type { Body, Success } from "../../sdk/contract.ts";
 import type { Cli, Context } from "../context.ts";
+import { budgetOption, budgetText, rateText, startRateOption, topicRateOption } from "../limit-options.ts";
 import { type ListOptions, readList, showList, withListOptions } from "../output.ts";
 import { UsageError } from "../run-program.ts";
 import { age, toneOf } from "../text.ts";
@@ -118,6 +119,21 @@ function withSettings(command: Command): Command {
       "how much it may store or hold open, such as locks=500 or locks=default",
       quotaOption,
     )
+    .option(
+      "--start-rate <count/seconds>",
+      "how many runs may start in a time, such as 30/60 or 30/60,burst=5,queue or none",
+      startRateOption,
+    )
+    .option(
+      "--topic-rate <topic=count/seconds...>",
+      "how many jobs of a topic may be claimed in a time, or how many units they may need, such as llm=100000tokens/60 or llm=none",
+      topicRateOption,
+    )
+    .option(
+      "--budget <name=amount/period...>",
+      "what all runs together may spend, such as daily=25usd/day,stop or daily=none",
+      budgetOption,
+    )
     .option("--separate-duties <yes|no>", "the person who started a run may not approve its steps", yesOrNo);
   for (const [field, values] of Object.values(choices)) {
     const name = field.replace("_", "-");
@@ -132,6 +148,9 @@ type SettingsOptions = {
   readonly maxRuns?: number;
   readonly quota?: Readonly<Record<string, number | null>>;
   readonly gate?: Gates;
+  readonly startRate?: ReturnType<typeof startRateOption>;
+  readonly topicRate?: ReturnType<typeof topicRateOption>;
+  readonly budget?: ReturnType<typeof budgetOption>;
   readonly separateDuties?: boolean;
 } & { readonly [Name in keyof typeof choices]?: (typeof choices)[Name][1][number] };
 
@@ -159,9 +178,19 @@ function settingsOf(options: SettingsOptions): Settings {
     ...(options.maxRuns === undefined ? {} : { max_concurrent_runs: options.maxRuns }),
     ...(options.quota === undefined ? {} : { quotas: options.quota as NonNullable<Settings["quotas"]> }),
     ...(options.gate === undefined ? {} : { gates: options.gate as NonNullable<Settings["gates"]> }),
+    ...limitsOf(options),
     ...(options.separateDuties === undefined ? {} : { separate_duties: options.separateDuties }),
     ...Object.fromEntries(chosen),
   };
+}
+
+/** A null removes one; where a tenant is made there is nothing to remove, and the server says so. */
+function limitsOf({ startRate, topicRate, budget }: SettingsOptions): Settings {
+  return {
+    ...(startRate === undefined ? {} : { start_rate: startRate }),
+    ...(topicRate === undefined ? {} : { topic_rates: topicRate }),
+    ...(budget === undefined ? {} : { budgets: budget }),
+  } as Settings;
 }
 
 async function removeTenant(context: Context, id: string): Promise<void> {
@@ -181,7 +210,8 @@ async function showTenant(context: Context, id: string): Promise<void> {
 }
 
 function tenantLines({ output }: Context, tenant: Tenant): string[] {
-  const { id, version, active_runs, idempotency_keys, stopped, quotas, gates, ...more } = tenant;
+  const { id, version, active_runs, idempotency_keys, stopped, quotas, gates, ...others } = tenant;
+  const { start_rate, topic_rates = {}, budgets = {}, ...more } = others;
   return output.facts([
     ["tenant", id],
     ["active runs", active_runs],
@@ -189,6 +219,11 @@ function tenantLines({ output }: Context, tenant: Tenant): string[] {
     ["stopped", stopped === true ? { text: "yes: no run starts, no job is claimed", tone: "bad" } : "no"],
     ...Object.entries(more).map(([name, value]) => [name.replaceAll("_", " "), String(value)] as const),
     ...Object.entries(gates ?? {}).map(([name, { max }]) => [`gate ${name}`, max] as const),
+    ["start rate", start_rate === undefined ? undefined : rateText(start_rate)],
+    ...Object.entries(topic_rates).map(
+      ([topic, rates]) => [`rate of ${topic}`, rates.map(rateText).join(" ")] as const,
+    ),
+    ...Object.entries(budgets).map(([name, budget]) => [`budget ${name}`, budgetText(budget)] as const),
     ...Object.entries(quotas ?? {}).map(
       ([name, quota]) => [`quota of ${name.replaceAll("_", " ")}`, quotaCell(quota)] as const,
     ),
@@ -218,6 +253,9 @@ async function setTenant(context: Context, id: string, options: SetOptions): Pro
     "max-runs": "max_concurrent_runs",
     "separate-duties": "separate_duties",
     gates: "gates",
+    "start-rate": "start_rate",
+    "topic-rates": "topic_rates",
+    budgets: "budgets",
     ...Object.fromEntries(Object.values(choices).map(([field]) => [field.replace("_", "-"), field])),
   };
   const unset = (options.unset ?? []).map((name) => {

@@ -1,7 +1,8 @@
-// The gates of a start: worked out before the store is asked, since its operations evaluate no expressions.
+// The gates, rates and budgets of a start: worked out before the store is asked, since its operations evaluate no expressions.
 import type { Config } from "../../config.ts";
 import {
   type AskedStart,
+  limitsEveryStart,
   nothingPlanned,
   type PlannedGates,
   planGates,
@@ -25,7 +26,7 @@ export function planStart(
   { caller, input, priority }: Pick<StartWorkflowRequest, "caller" | "input" | "priority">,
   { definition, settings, work }: Known,
 ): PlannedGates {
-  if (definition.flowControl === undefined && settings.atLimit !== "queue") return nothingPlanned;
+  if (definition.flowControl === undefined && !limitsEveryStart(settings)) return nothingPlanned;
   const asked: InTheMaking<AskedStart> = { input };
   if (priority !== undefined) asked.priority = priority;
   if (caller.priorityMax !== undefined) asked.priorityMax = caller.priorityMax;

@@ -3,7 +3,7 @@ import type { Config } from "../../config.ts";
 import { admissionOutcomes } from "../../domain/admission-outcomes.ts";
 import { firstCommit, type NewRunFacts, problemsOfInput } from "../../domain/engine/apply.ts";
 import { digestOf, type Fingerprint, type JsonValue } from "../../domain/fingerprint.ts";
-import type { StartExpressionFailed } from "../../domain/plan-gates.ts";
+import type { PlannedGates, StartExpressionFailed } from "../../domain/plan-gates.ts";
 import type { AssignedPolicies } from "../../domain/policy.ts";
 import {
   type InTheMaking,
@@ -42,7 +42,9 @@ export type Gate = Pick<
 
 /** What admission decides: as the store answered, or why the store was not asked or did not answer. */
 export type AdmissionAnswer =
-  | Exclude<OutcomeOf<"admit">, Admitted | LimitReached>
+  | Exclude<OutcomeOf<"admit">, Admitted | LimitReached | Exhausted>
+  /** `resetsInMs`: how long until then, by the store's clock; absent where it was not asked. */
+  | (Exhausted & { readonly resetsInMs?: number })
   | (Admitted & { readonly storeTimeMs: number })
   /** `runs`: those that hold the gate's places, oldest first; absent when the store did not say in time. */
   | (LimitReached & { readonly runs?: readonly SlotHolder[] })
@@ -52,6 +54,7 @@ export type AdmissionAnswer =
   /** The caller went away before anything was decided; nothing was left behind. */
   | { readonly kind: "request_cancelled" };
 type Admitted = Extract<OutcomeOf<"admit">, { kind: "admitted" }>;
+type Exhausted = Extract<OutcomeOf<"admit">, { kind: "budget_exhausted" }>;
 type LimitReached = Extract<OutcomeOf<"admit">, { kind: "max_concurrent_runs_reached" }>;
 
 export type StartAnswer =
@@ -138,8 +141,8 @@ export async function startPinned(
   const assigning = assignPolicies(engine, settings, runId);
   const assigned = assigning instanceof Promise ? await assigning : assigning;
   const notes = engine.samples.ofStart(assigned.arm);
-  const { plan, mayWait } = planned;
-  const known = { runId, traceparent, settings, mayWait, workLeft: work.left };
+  const { plan } = planned;
+  const known = { runId, traceparent, settings, planned, workLeft: work.left };
   const started = prepare(engine, request, pinned.definition, known);
   const cached = {
     ...{ tenant, runId, actor, definition: pinned.hash, status: started.change.status },
@@ -159,14 +162,19 @@ export async function startPinned(
     if (pinned.revision !== undefined) run.revision = pinned.revision;
     if (key !== undefined) run.key = reservationOf(key);
     if (plan !== undefined) run.gates = plan;
+    if (planned.rates.length > 0) run.rates = planned.rates;
+    const refusing = planned.budgets.filter(({ atLimit }) => atLimit === "reject");
+    if (refusing.length > 0) run.budgets = refusing;
     const asked = credential === undefined ? { tenant, run } : { tenant, run, credential };
     const endpoint = request.rerun === undefined ? "start_run" : "rerun_run";
-    const answer = await admit(engine, { asked, assigned, notes, traceparent, endpoint }, signal);
+    const answer = await admit(engine, { asked, settings, assigned, notes, traceparent, endpoint }, signal);
     span?.note({ tenant, outcome: admissionOutcomes[answer.kind] });
     if (answer.kind === "max_concurrent_runs_reached") {
       const runs = await engine.slotHolders.of(tenant, answer.gate);
       return runs === undefined ? answer : { ...answer, runs };
     }
+    if (answer.kind === "budget_exhausted")
+      return { ...answer, resetsInMs: Math.max(0, answer.resetsAtMs - engine.storeTime.nowMs()) };
     if (answer.kind !== "admitted") return answer;
     if (started.large) engine.background.run("starting a large run", () => drainRun(engine, tenant, runId));
     else {
@@ -181,12 +189,14 @@ export async function startPinned(
   }
 }
 
+type PlannedStart = Extract<PlannedGates, { readonly kind: "planned" }>;
+
 type Known = {
   readonly runId: RunId;
   readonly traceparent: string | undefined;
   readonly settings: TenantSettings;
-  readonly mayWait: boolean;
-  /** What checking the input and planning the gates have left to it. */
+  readonly planned: PlannedStart;
+  /** What checking the input and planning the limits have left to it. */
   readonly workLeft: number;
 };
 
@@ -195,7 +205,7 @@ function prepare(
   { computing, config, storeTime, terms }: Engine,
   { caller, input, rerun }: PinnedStart,
   definition: CompiledDefinition,
-  { runId, traceparent, settings, mayWait, workLeft }: Known,
+  { runId, traceparent, settings, planned, workLeft }: Known,
 ) {
   const { tenant, actor, person } = caller;
   const facts: InTheMaking<NewRunFacts> = {
@@ -205,8 +215,9 @@ function prepare(
     input,
     nowMs: storeTime.nowMs(),
     separateDuties: settings.separateDuties ?? config["approvals.separateDuties"] === "yes",
-    mayWait,
+    mayWait: planned.mayWait,
   };
+  if (planned.budgets.length > 0) facts.budgets = planned.budgets;
   if (person !== undefined) facts.person = person;
   if (traceparent !== undefined) facts.traceparent = traceparent;
   if (rerun !== undefined) facts.rerun = rerun;
@@ -215,6 +226,7 @@ function prepare(
 
 export type Admission = {
   readonly asked: RequestOf<"admit">;
+  readonly settings: TenantSettings;
   readonly assigned: AssignedPolicies;
   /** Where a canary's samples go. */
   readonly notes: StartNotes | undefined;
@@ -227,13 +239,12 @@ type Endpoint = "start_run" | "rerun_run";
 
 /** Asks for the run by the strategy that its policies name, and measures what was decided. */
 async function admit(gate: Gate, admission: Admission, signal?: AbortSignal): Promise<AdmissionAnswer> {
-  const { asked, assigned, notes, traceparent, endpoint } = admission;
+  const { asked, settings, assigned, notes, traceparent, endpoint } = admission;
   const { tenant, run } = asked;
   const { clock, metrics, tracer } = gate.ports;
   const startedMs = clock.monotonicMs();
   const span = tracer.startSpan("admission", "internal", traceparent);
-  // Nobody waits under a lock: a run with gates is admitted in one operation, whatever a rollout says.
-  const strategy = run.gates === undefined ? assigned.policies["admission.strategy"] : "atomic";
+  const strategy = isAtomic(run, settings) ? "atomic" : assigned.policies["admission.strategy"];
   let answer: AdmissionAnswer;
   if (signal?.aborted) answer = { kind: "request_cancelled" };
   else if (strategy === "lock") answer = await startUnderLock(gate, admission, signal);
@@ -254,6 +265,12 @@ async function admit(gate: Gate, admission: Admission, signal?: AbortSignal): Pr
   if (answer.kind !== "request_cancelled") notes?.decided({ waitMs, isUnavailable });
   span?.end(isUnavailable ? "failed" : undefined);
   return answer;
+}
+
+/** Nobody waits under a lock: a run with limits of its own is admitted in one operation, whatever a rollout says. */
+function isAtomic({ gates, rates, budgets }: NewRun, settings: TenantSettings): boolean {
+  if (gates !== undefined || rates !== undefined || budgets !== undefined) return true;
+  return Object.values(settings.budgets ?? {}).some(({ atLimit }) => atLimit === "reject");
 }
 
 type Queued = Extract<OutcomeOf<"admit">, { kind: "queued" }>;
@@ -324,7 +341,7 @@ export async function startRun(
     run: { ...run, runId, ...(key === undefined ? {} : { key: reservationOf(key) }) },
     ...(credential === undefined ? {} : { credential }),
   };
-  return admit(gate, { asked, assigned, notes: undefined, traceparent, endpoint }, signal);
+  return admit(gate, { asked, settings, assigned, notes: undefined, traceparent, endpoint }, signal);
 }
 
 /** Bounds what one admission writes, so that it never holds the store for long. */

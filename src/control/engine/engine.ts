@@ -36,18 +36,26 @@ import {
   type Wakes,
 } from "../events/wakes.ts";
 import { type BusyResults, createBusyResults } from "../jobs/busy-results.ts";
+import { claimMatches } from "../jobs/claim-jobs.ts";
 import { createHeldHints, type HeldHints } from "../jobs/held-hints.ts";
 import { createPendingPublications, type PendingPublications, publishHints } from "../jobs/hints.ts";
 import { createOffers, type Offers } from "../jobs/offers.ts";
 import { createPolledBatches, type PolledBatches } from "../jobs/poll-jobs.ts";
+import { failUnpaid, type Unpaid } from "../jobs/report-result.ts";
 import { createWorkers, type SharedWorkers, shareWorkers, type Workers } from "../jobs/workers.ts";
 import { createKeyCache, type KeyCache } from "../keys/api-keys.ts";
 import { type LockTerms, lockTerms } from "../locks/lease-terms.ts";
 import { createLockWaiters, type LockWaiters } from "../locks/lock-waiters.ts";
 import { createPlatformSettings, type PlatformSettings } from "../policies/platform-settings.ts";
-import { createFullLimits, type FullLimits } from "../pools/full-limits.ts";
+import {
+  createFullLimits,
+  createRateAlarms,
+  type FullLimits,
+  type RateAlarms,
+} from "../pools/full-limits.ts";
 import { noticePlaces } from "../pools/places.ts";
-import { createQueueGauges, type QueueGauges } from "../queues/queue-gauges.ts";
+import { createBudgetGauges } from "../queues/budget-gauges.ts";
+import { createQueueGauges, type TenantGauges } from "../queues/queue-gauges.ts";
 import { createReadiness, type Readiness } from "../readiness.ts";
 import { createDefinitions, type Definitions } from "../workflows/definitions.ts";
 import { createTurns, type Turns } from "../workflows/turns.ts";
@@ -82,6 +90,9 @@ export type Engine<Groups extends StoreGroup = StoreGroup> = {
   /** Workers that have spoken to any process lately. */
   readonly sharedWorkers: SharedWorkers;
   readonly limits: FullLimits;
+  readonly rateAlarms: RateAlarms;
+  /** In the background: a job that its budget does not pay for. */
+  readonly failUnpaid: (job: Unpaid) => void;
   readonly heldHints: HeldHints;
   readonly pendingPublications: PendingPublications;
   readonly background: Background;
@@ -93,7 +104,8 @@ export type Engine<Groups extends StoreGroup = StoreGroup> = {
   readonly lockWaiters: LockWaiters;
   readonly seals: SealBook;
   readonly slotHolders: SlotHolders;
-  readonly queueGauges: QueueGauges;
+  readonly queueGauges: TenantGauges;
+  readonly budgetGauges: TenantGauges;
   readonly readiness: Readiness;
 };
 
@@ -170,6 +182,10 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     workers,
     sharedWorkers,
     limits,
+    rateAlarms: createRateAlarms(ports.clock, (tenant, topic) =>
+      background.run("claiming what a rate let wait", () => claimMatches(engine, tenant, [topic])),
+    ),
+    failUnpaid: (job) => failUnpaid(engine, job),
     heldHints: createHeldHints({
       clock: ports.clock,
       publish: (batch) => publishHints(engine, batch),
@@ -187,6 +203,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     seals: createSealBook(ports.anchors),
     slotHolders: createSlotHolders({ ports, config }),
     queueGauges: createQueueGauges({ ports, terms, storeTime, background }),
+    budgetGauges: createBudgetGauges({ ports, config, terms, storeTime, tenants, background }),
     readiness: createReadiness({ ports, config }),
   };
   return engine;

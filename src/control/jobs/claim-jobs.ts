@@ -83,12 +83,18 @@ async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Matc
   let granted = 0;
   for (const [index, match] of wanted.entries()) {
     const outcome = answer.kind === "judged" ? answer.answers[index] : undefined;
-    if (outcome?.kind === "claimed") {
+    if (outcome?.kind === "claimed" && outcome.overBudget !== undefined) {
+      const { token, offer, hint } = match;
+      limits.granted(tenant, placeOf(offer, hint.topic));
+      given.push(() => offer.abandon());
+      engine.failUnpaid({ tenant, jobId: hint.jobId, token, budget: outcome.overBudget });
+    } else if (outcome?.kind === "claimed") {
       const { token, offer } = match;
       const { job, fence, expiresInMs, input } = outcome;
       limits.granted(tenant, placeOf(offer, match.hint.topic));
       given.push(() => offer.settle({ job, token, fence, expiresInMs, input }));
       ports.metrics.count("jobs_claimed_total", {});
+      if (job.claim?.charged === true) engine.budgetGauges.heard(tenant);
       granted += 1;
     } else
       refusal = takeBack(engine, { tenant, match, refused: outcome && { ...outcome, sentAt } }) ?? refusal;
@@ -96,7 +102,9 @@ async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Matc
   // Only now: a worker whose other places are free again may wait for more.
   for (const give of given) give();
   const trouble = answer.kind === "unavailable" ? answer : undefined;
-  return { refusal, trouble, granted, isWorthAnother: answer.kind === "judged" && granted < batch.length };
+  const isRated = granted > 0 && batch.some(({ hint }) => limits.isRated(tenant, hint.topic));
+  const isWorthAnother = answer.kind === "judged" && (granted < batch.length || isRated);
+  return { refusal, trouble, granted, isWorthAnother };
 }
 
 type Unclaimed = {
@@ -108,7 +116,7 @@ type Unclaimed = {
 
 /** The worker's place is free again, for those behind a job that is gone. A job that only lacks a place is remembered. */
 function takeBack(
-  { ports, offers, limits }: Engine,
+  { ports, offers, limits, rateAlarms, budgetGauges }: Engine,
   { tenant, match, refused }: Unclaimed,
 ): ClaimRefusal | undefined {
   const { offer, hint } = match;
@@ -119,15 +127,19 @@ function takeBack(
     offers.putBack(tenant, hint);
     return undefined;
   }
-  const { because, sentAt } = refused;
+  const { because } = refused;
   ports.metrics.count("claims_refused_total", { because });
   if (isPlaceRefusal(because)) {
-    limits.refused(tenant, place, { because, sentAt });
+    const { sentAt, againInMs } = refused;
+    const again = againInMs === undefined ? {} : { againInMs };
+    const retryInMs = limits.refused(tenant, place, { because, sentAt, ...again });
+    if (retryInMs !== undefined) rateAlarms.set(tenant, hint.topic, retryInMs);
     offers.putBack(tenant, hint);
     if (because === "pool_draining") offer.drain?.();
     return undefined;
   }
   limits.unused(tenant, place);
+  if (because === "budget_held") budgetGauges.heard(tenant);
   if (because === "tenant_stopped") return because;
   return because === "credential_revoked" ? "unauthenticated" : undefined;
 }

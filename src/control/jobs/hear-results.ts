@@ -5,6 +5,7 @@ import type { JsonValue } from "../../domain/fingerprint.ts";
 import { type ClaimToken, type JobHint, parseJobId } from "../../domain/job.ts";
 import { parseTenantId, type TenantId } from "../../domain/tenant.ts";
 import type { Bus, BusDelivery, Consumer, Publication, Sender, Verdict } from "../../ports/bus.ts";
+import type { Metrics } from "../../ports/ports.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Caller } from "../caller.ts";
 import { writeResultLetter } from "../dead-letters/write-result-letter.ts";
@@ -71,6 +72,11 @@ export async function reportingKey(engine: Engine, keyId: string): Promise<Sende
   return workerRoles.some((role) => role === key.role) ? key : undefined;
 }
 
+/** Usage that is not counted never costs the result or the heartbeat that brings it. */
+export function countRefused(metrics: Metrics, refused: readonly string[]): void {
+  for (const _unit of refused) metrics.count("usage_refused_total", {});
+}
+
 type Reported = {
   readonly delivery: BusDelivery;
   readonly jobId: string;
@@ -84,7 +90,8 @@ async function handleResult(
 ): Promise<Verdict> {
   const { sender, deliveries, ageMs } = delivery;
   const tell = (answer: object) => delivery.answer?.(JSON.stringify({ job_id: jobId, ...answer }));
-  const { report, outputBytes } = result;
+  const { report, outputBytes, refusedUsage } = result;
+  if (deliveries === 1) countRefused(engine.ports.metrics, refusedUsage);
   if (outputBytes > engine.config["jobs.resultBytesMax"]) {
     tell({ kind: "refused", because: "payload_too_large" });
     return { kind: "done" };
@@ -100,7 +107,7 @@ async function handleResult(
   if (answer.kind === "unknown" || answer.kind === "unavailable")
     return { kind: "retry", delayMs: troubleRetryMs, because: answer.cause };
   engine.workers.finished(report.token);
-  tell(shownAnswer(answer));
+  tell({ ...shownAnswer(answer), ...(refusedUsage.length === 0 ? {} : { refused_usage: refusedUsage }) });
   return { kind: "done" };
 }
 

@@ -45,7 +45,12 @@ export function createHintBook(hintsMax: number): HintBook {
     const key = keyOf(tenant, hint.topic);
     const groups: Topic = topics.get(key) ?? new Map();
     const waiting = groups.get(hint.requires) ?? { back: new Map(), line: new Map() };
-    if (waiting.back.has(hint.jobId) || waiting.line.has(hint.jobId)) return;
+    if (waiting.back.has(hint.jobId)) return;
+    if (waiting.line.has(hint.jobId)) {
+      // Learnt again while it was claimed: behind younger ones, which a rate lets wait for it.
+      if (where === "back" && waiting.line.delete(hint.jobId)) waiting.back.set(hint.jobId, hint);
+      return;
+    }
     // Nobody's backlog may keep the jobs of others from their workers: another topic gives way.
     if (total >= hintsMax && !forgetAnother(key)) return;
     total += 1;

@@ -1,5 +1,7 @@
 // A function as a worker: it gets jobs of its topics as they become ready, and its return value is the result.
 
+import { addAmounts, readUsage } from "../../domain/amounts.ts";
+import type { Amounts } from "../../domain/budgets.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import { defaultPool, type JobId } from "../../domain/job.ts";
 import { type Fence, waitDelayMs } from "../../domain/lock.ts";
@@ -25,6 +27,8 @@ export type InProcessJob = {
   readonly deadlineAtMs?: number;
   /** W3C trace context, if the run has one: the parent for spans of your own. */
   readonly traceparent?: string;
+  /** Adds to what the attempt has used, as `{ tokens: 812 }`: told with heartbeats and the result. Throws for what is no amount. */
+  used(amounts: Readonly<Record<string, number>>): void;
   /** Aborted when the claim is lost, the run no longer wants the work, or the worker stops and its grace is over. */
   readonly signal: AbortSignal;
 };
@@ -53,6 +57,8 @@ class Running {
   isLost = false;
   /** The worker stops: what the handler still says may be half of the work, and the job is handed back. */
   isStopping = false;
+  /** In millionths by unit, over all calls of the handler. */
+  usage: Amounts | undefined;
   /** Says what is to be reported; what is said after that counts no more. */
   settle: (report: ResultReport) => void = () => {};
   #aborted = false;
@@ -73,6 +79,12 @@ class Running {
   abort(): void {
     this.#aborted = true;
     this.#controller?.abort();
+  }
+
+  use(amounts: Readonly<Record<string, number>>): void {
+    const { usage = {}, refused } = readUsage(amounts);
+    if (refused.length > 0) throw new RangeError(`no amounts that can be used: ${refused.join(", ")}`);
+    this.usage = addAmounts(this.usage ?? {}, usage);
   }
 
   lose(): void {
@@ -128,7 +140,7 @@ export function startInProcessWorker(engine: Engine, options: InProcessWorkerOpt
     running.set(claimed.job.jobId, job);
     try {
       // What was claimed while the worker stopped is not begun.
-      const report = stopped.signal.aborted ? handedBack(claimed, name) : await reportOf(job, options);
+      const report = stopped.signal.aborted ? handedBack(job, name) : await reportOf(job, options);
       // The handler is done: the next step of the run may take this place in the commit of the result.
       offer.finish();
       await reportUntilTaken(engine, caller, report, job);
@@ -142,7 +154,10 @@ export function startInProcessWorker(engine: Engine, options: InProcessWorkerOpt
   }
 
   async function beatOnce(): Promise<void> {
-    const beats = [...running.values()].map(({ claimed: { job, token } }) => ({ jobId: job.jobId, token }));
+    const beats = [...running.values()].map(({ claimed: { job, token }, usage }) => ({
+      ...{ jobId: job.jobId, token },
+      ...(usage === undefined ? {} : { usage }),
+    }));
     if (beats.length === 0) return;
     const answer = await heartbeat(engine, { caller, worker: name, beats });
     if (answer.kind !== "judged") return;
@@ -225,7 +240,7 @@ async function stopInOrder(
   }
   await idle(settleMs);
   // Their handlers are not waited for any longer.
-  for (const job of running.values()) job.settle(handedBack(job.claimed, name));
+  for (const job of running.values()) job.settle(handedBack(job, name));
   await idle(Number.POSITIVE_INFINITY);
 }
 
@@ -237,14 +252,19 @@ function reportOf(
   return new Promise((resolve) => {
     job.settle = resolve;
     void perform(handler, job).then((report) =>
-      resolve(job.isStopping ? handedBack(job.claimed, name) : report),
+      resolve(job.isStopping ? handedBack(job, name) : { ...report, ...usageOf(job) }),
     );
   });
 }
 
-function handedBack(claimed: ClaimedJob, worker: string): ResultReport {
-  const { job, token } = claimed;
-  return { jobId: job.jobId, token, outcome: "handed_back", worker, ...tracedBy(claimed) };
+function handedBack(running: Running, worker: string): ResultReport {
+  const { job, token } = running.claimed;
+  const traced = tracedBy(running.claimed);
+  return { jobId: job.jobId, token, outcome: "handed_back", worker, ...usageOf(running), ...traced };
+}
+
+function usageOf({ usage }: Running): Pick<ResultReport, "usage"> {
+  return usage === undefined ? {} : { usage };
 }
 
 async function perform(handler: JobHandler, running: Running): Promise<ResultReport> {
@@ -262,6 +282,7 @@ async function perform(handler: JobHandler, running: Running): Promise<ResultRep
       fence,
       ...deadline,
       ...traced,
+      used: (amounts) => running.use(amounts),
       get signal() {
         return running.signal;
       },

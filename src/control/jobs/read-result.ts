@@ -1,4 +1,5 @@
 // A result as a worker writes it on the bus: one item of what it would report over HTTP, with its name beside it.
+import { readUsage, shownAmounts } from "../../domain/amounts.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { JobOutcome } from "../../domain/inbox.ts";
 import { type ClaimToken, type JobId, parseJobId } from "../../domain/job.ts";
@@ -17,6 +18,8 @@ const fields: Readonly<Record<string, (value: JsonValue) => boolean>> = {
   retryable: (value) => typeof value === "boolean",
   output: () => true,
   error: (value) => isError(value),
+  // What cannot be counted never costs the result.
+  usage: () => true,
   traceparent: (value) => typeof value === "string" && value.length <= 256,
 };
 
@@ -42,6 +45,8 @@ export type ResultMessage = {
   readonly report: ResultReport;
   /** Of the output's text. */
   readonly outputBytes: number;
+  /** Units whose usage is not counted. */
+  readonly refusedUsage: readonly string[];
 };
 
 /** Undefined for what is no result, or not one of the job that its subject names. */
@@ -58,7 +63,10 @@ export async function readResult(
     ([name, value]) => Object.hasOwn(fields, name) && fields[name]?.(value) === true,
   );
   if (!isWhole || !isRight || result.job_id !== jobId || parseJobId(jobId) === undefined) return undefined;
-  return { report: reportOf(result), outputBytes: Buffer.byteLength(JSON.stringify(result.output ?? null)) };
+  const { usage, refused } = readUsage(result.usage);
+  const report = usage === undefined ? reportOf(result) : { ...reportOf(result), usage };
+  const outputBytes = Buffer.byteLength(JSON.stringify(result.output ?? null));
+  return { report, outputBytes, refusedUsage: refused };
 }
 
 function reportOf(result: Named): ResultReport {
@@ -91,6 +99,7 @@ export function writeResult({
   outcome,
   output,
   error,
+  usage,
 }: ResultReport): string {
   const [status, retryable] = outcome.split("_retryable");
   const isFailure = status === "failed";
@@ -102,5 +111,6 @@ export function writeResult({
     ...(isFailure ? { retryable: retryable !== undefined } : {}),
     ...(output === undefined ? {} : { output }),
     ...(error === undefined ? {} : { error }),
+    ...(usage === undefined ? {} : { usage: shownAmounts(usage) }),
   });
 }

@@ -1,7 +1,8 @@
 // A worker's result on its way to its run, by strategy: `handoff` leaves it to a busy run's owner, `retry` tries again later.
-import { parseJobId } from "../../domain/job.ts";
+import type { BudgetId } from "../../domain/budgets.ts";
+import { type ClaimToken, type JobId, parseJobId } from "../../domain/job.ts";
 import { type LockToken, type RiskClass, waitDelayMs } from "../../domain/lock.ts";
-import type { Policies, RenewalChoice, WaitPolicy } from "../../domain/tenant.ts";
+import type { Policies, RenewalChoice, TenantId, WaitPolicy } from "../../domain/tenant.ts";
 import type { BusDelivery } from "../../ports/bus.ts";
 import type { Answer } from "../../ports/store.ts";
 import { settingsOf } from "../admission/tenant-cache.ts";
@@ -248,4 +249,37 @@ function pollDelayMs({ ports, config }: Engine, baseMs: number): number {
   const jitterFraction = config["locks.pollJitterFraction"];
   const shape = { kind: "around", baseMs, jitterFraction } as const;
   return waitDelayMs(pollPolicy, shape, 0, ports.random.fraction());
+}
+
+export type Unpaid = {
+  readonly tenant: TenantId;
+  readonly jobId: JobId;
+  readonly token: ClaimToken;
+  readonly budget: BudgetId;
+};
+
+/** While the store is away, or the run is busy. */
+const unpaidTriesMax = 10;
+const unpaidAgainMs = 250;
+
+/**
+ * Fails a job that its budget does not pay for: its worker never gets it, or is told to stop. In the background, in the name
+ * of the claim. If this process dies before, the claim runs out, and the claim or heartbeat of the next attempt meets the same
+ * budget.
+ */
+export function failUnpaid(engine: Engine, { tenant, jobId, token, budget }: Unpaid): void {
+  const { clock, instance, metrics } = engine.ports;
+  metrics.count("jobs_over_budget_total", {});
+  const error = { code: "budget_exhausted", message: `the budget ${budget} does not pay for it` };
+  const caller = { tenant, actor: `budgets:${instance}` };
+  const report = { caller, jobId, token, outcome: "failed", error } as const;
+  engine.background.run("failing a job that its budget does not pay for", async () => {
+    for (let deliveries = 1; deliveries <= unpaidTriesMax; deliveries += 1) {
+      const answer = await deliverResult(engine, report, { path: "bus", deliveries, ageMs: 0 });
+      if (answer.kind === "run_busy") await clock.sleep(answer.retryAfterMs);
+      else if (answer.kind === "unknown" || answer.kind === "unavailable") await clock.sleep(unpaidAgainMs);
+      else break;
+    }
+    engine.workers.finished(token);
+  });
 }

@@ -1,5 +1,6 @@
 // A worker's report, and the entry that it becomes: the same report is always the same entry.
 import { hash } from "node:crypto";
+import type { Amounts } from "../../domain/budgets.ts";
 import type { Outcome } from "../../domain/engine/records.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { JobOutcome, NewEntry } from "../../domain/inbox.ts";
@@ -15,6 +16,8 @@ export type ResultReport = {
   readonly error?: { readonly message: string; readonly code?: string };
   /** For a job that is handed back: who does, for people. */
   readonly worker?: string;
+  /** What the attempt has used, in millionths by unit; no part of the entry's name, since it is no part of the result. */
+  readonly usage?: Amounts;
   /** The worker's, or the one that it was given with the job. */
   readonly traceparent?: string;
 };
@@ -24,7 +27,7 @@ export function entryOf(
   report: ResultReport,
   { step, attempt }: JobParts,
 ): Extract<NewEntry, { readonly kind: "result" }> {
-  const { jobId, token, outcome } = report;
+  const { jobId, token, outcome, usage } = report;
   const body = JSON.stringify(contentOf(report));
   const entryId = `result:${hash("sha256", `${token} ${outcome} ${body}`).slice(0, 32)}`;
   return {
@@ -33,6 +36,7 @@ export function entryOf(
     jobId,
     token,
     outcome,
+    ...(usage === undefined ? {} : { usage }),
     payload: { key: `result/${step}@${attempt}`, body },
   };
 }

@@ -1,5 +1,6 @@
 // The workers that were seen lately, here and by other processes, their heartbeats, and jobs as people look at them.
 
+import type { Amounts } from "../../domain/budgets.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import { type ClaimToken, defaultPool, type Job, type JobId } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -256,6 +257,8 @@ export type Beat = {
   /** How long the worker may be silent from now on; as the setting says when absent. */
   readonly leaseMs?: number;
   readonly progress?: JsonValue;
+  /** What the attempt has used up to now. */
+  readonly usage?: Amounts;
 };
 export type BeatResult =
   | { readonly kind: "extended"; readonly jobId: JobId; readonly expiresInMs: number; readonly stop: boolean }
@@ -274,15 +277,21 @@ export async function heartbeat(
   workers.beat(tenant, worker, beats);
   const answers: BeatResult[] = [];
   for (let first = 0; first < beats.length; first += batchMax) {
-    const batch = beats.slice(first, first + batchMax).map(({ jobId, token, leaseMs, progress }) => ({
+    const batch = beats.slice(first, first + batchMax).map(({ jobId, token, leaseMs, progress, usage }) => ({
       jobId,
       token,
       leaseMs: leaseMs ?? config["jobs.leaseMs"],
       ...(progress === undefined ? {} : { progress: JSON.stringify(progress) }),
+      ...(usage === undefined ? {} : { usage }),
     }));
     const answer = await ask(engine, "heartbeatJobs", { tenant, beats: batch });
     if (answer.kind !== "judged") return { kind: answer.kind, cause: answer.cause };
-    answers.push(...answer.answers);
+    for (const [index, verdict] of answer.answers.entries()) {
+      answers.push(verdict);
+      const token = batch[index]?.token;
+      if (verdict.kind !== "extended" || verdict.overBudget === undefined || token === undefined) continue;
+      engine.failUnpaid({ tenant, jobId: verdict.jobId, token, budget: verdict.overBudget });
+    }
   }
   return { kind: "judged", answers };
 }

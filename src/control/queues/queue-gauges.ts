@@ -4,13 +4,13 @@ import type { GateState } from "../../ports/queue-operations.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Engine } from "../engine/engine.ts";
 
-export type QueueGauges = {
-  /** A run waits in the tenant, or has got its place. */
+export type TenantGauges = {
+  /** There is something to read of the tenant: a run waits, or has got its place; a job was claimed that a budget pays for. */
   heard(tenant: TenantId): void;
   close(): void;
 };
 
-/** While runs wait: a gauge that is later than this is of no use to an alert. */
+/** A gauge that is later than this is of no use to an alert. */
 const readEveryMs = 10_000;
 /** Bounds the memory and the reads; labels of metrics end sooner. */
 const tenantsMax = 1_000;
@@ -18,34 +18,28 @@ const gatesMax = 100;
 /** Of a tenant's gates those with the longest queues. */
 const headsMax = 5;
 
-type Gauged = Pick<Engine<"queues">, "ports" | "terms" | "storeTime" | "background">;
+type Gauged = Pick<Engine<"queues" | "tenants">, "ports" | "terms" | "storeTime" | "background">;
 
-/** Nothing is read, and no timer runs, while no run waits. */
-export function createQueueGauges(engine: Gauged): QueueGauges {
-  const { clock, metrics } = engine.ports;
+/** Sets the gauges of a tenant, and says whether there is more to come. */
+type Reading = (tenant: TenantId) => Promise<boolean>;
+
+/** Nothing is read, and no timer runs, while no tenant has anything to tell. */
+export function createTenantGauges({ ports, background }: Gauged, what: string, read: Reading): TenantGauges {
   const tenants = new Set<TenantId>();
   let cancelTimer: (() => void) | undefined;
   let isClosed = false;
 
   function later(): void {
     if (isClosed || cancelTimer !== undefined || tenants.size === 0) return;
-    cancelTimer = clock.timer(readEveryMs, () => {
+    cancelTimer = ports.clock.timer(readEveryMs, () => {
       cancelTimer = undefined;
-      engine.background.run("reading queues", readAll);
+      background.run(what, readAll);
     });
   }
 
   async function readAll(): Promise<void> {
-    for (const tenant of [...tenants]) await read(tenant);
+    for (const tenant of [...tenants]) if (!(await read(tenant))) tenants.delete(tenant);
     later();
-  }
-
-  async function read(tenant: TenantId): Promise<void> {
-    const listed = await ask(engine, "listGates", { tenant, after: "", limit: gatesMax });
-    if (listed.kind !== "listed") return;
-    metrics.set("queued_runs", { tenant }, listed.queued);
-    metrics.set("queue_head_age_seconds", { tenant }, await headAgeSeconds(engine, tenant, listed.gates));
-    if (listed.queued === 0) tenants.delete(tenant);
   }
 
   return {
@@ -58,6 +52,17 @@ export function createQueueGauges(engine: Gauged): QueueGauges {
       cancelTimer?.();
     },
   };
+}
+
+export function createQueueGauges(engine: Gauged): TenantGauges {
+  const { metrics } = engine.ports;
+  return createTenantGauges(engine, "reading queues", async (tenant) => {
+    const listed = await ask(engine, "listGates", { tenant, after: "", limit: gatesMax });
+    if (listed.kind !== "listed") return true;
+    metrics.set("queued_runs", { tenant }, listed.queued);
+    metrics.set("queue_head_age_seconds", { tenant }, await headAgeSeconds(engine, tenant, listed.gates));
+    return listed.queued > 0;
+  });
 }
 
 /** Of the runs that are next at their gates, the one that has waited longest. */

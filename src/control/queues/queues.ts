@@ -48,13 +48,32 @@ export async function endQueued(
     const listed = await ask(engine, "listGates", { tenant, after: "", limit: 1 });
     if (listed.kind !== "listed") return listed;
     const [first] = listed.gates;
-    if (first === undefined) return { kind: "ended" };
+    if (first === undefined) return endUngated(engine, caller);
     const found = await ask(engine, "inspectGate", { tenant, gate: first.gate, limit: endedTogether });
     if (found.kind !== "gate") return found;
     for (const { runId } of found.queue) {
       const answer = await cancelRun(engine, { caller, runId, reason: "the tenant is removed" });
       if (answer.kind === "unavailable" || answer.kind === "unknown") return answer;
     }
-    if (found.queue.length === 0) return { kind: "ended" };
+    if (found.queue.length === 0) return endUngated(engine, caller);
   }
+}
+
+/** Those that wait for their rate, before their first gate. */
+async function endUngated(
+  engine: Engine,
+  caller: Caller,
+): Promise<{ readonly kind: "ended" } | WriteTrouble> {
+  const { tenant } = caller;
+  for (let ended = -1; ended !== 0; ) {
+    const listed = await ask(engine, "listRuns", { tenant, status: "queued", limit: endedTogether });
+    if (listed.kind !== "listed") return { kind: listed.kind, cause: listed.cause };
+    ended = 0;
+    for (const { runId } of listed.runs) {
+      const answer = await cancelRun(engine, { caller, runId, reason: "the tenant is removed" });
+      if (answer.kind === "unavailable" || answer.kind === "unknown") return answer;
+      if (answer.kind === "cancelling") ended += 1;
+    }
+  }
+  return { kind: "ended" };
 }

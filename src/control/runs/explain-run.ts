@@ -138,7 +138,7 @@ async function readSlots({ ports, config }: Engine, tenant: TenantId): Promise<P
 
 /** Nothing when the tenant has no limits on running jobs. */
 async function readPlaces(
-  { ports, config }: Engine,
+  { ports, config, limits }: Engine,
   tenant: TenantId,
   topics: readonly string[],
   workers: readonly WorkerFacts[],
@@ -152,9 +152,14 @@ async function readPlaces(
   const asked = { tenant, topics: [...new Set(topics)], pools: [...new Set(pools)] };
   const counted = await ports.store.countJobs(asked, { deadlineMs });
   if (counted.kind !== "counted") return {};
+  const rated = asked.topics.flatMap((topic) => {
+    const waitMs = limits.rateWaitMs(tenant, topic);
+    return waitMs === undefined ? [] : [[topic, waitMs] as const];
+  });
   return {
     places: {
       limits: settings,
+      rated: new Map(rated),
       topics: new Map(counted.topics.map(({ topic, running }) => [topic, running])),
       pools: new Map(counted.pools.map(({ pool, running }) => [pool, running])),
     },

@@ -1,4 +1,5 @@
 // Finds the open steps of a run and what belongs to them, with a bounded number of reads however large the run is.
+import { type BudgetId, ledgerId, periodAt, readBudgetId } from "../../domain/budgets.ts";
 import { errorOf } from "../../domain/dead-letter.ts";
 import { approvalIdOf, resultKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import {
@@ -11,7 +12,7 @@ import {
 import { makeJobId } from "../../domain/job.ts";
 import type { RunId } from "../../domain/run.ts";
 import { chooseSteps, itemsMax, type OpenStep } from "../../domain/why/explain-run.ts";
-import type { Part, StepFacts } from "../../domain/why/explanation.ts";
+import type { LedgerFacts, Part, StepFacts } from "../../domain/why/explanation.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { SeenRun } from "./explain-run.ts";
@@ -124,6 +125,8 @@ async function withItsParts(engine: Engine, seen: SeenRun, { stepId, record }: O
       const jobId = makeJobId({ runId, ...name });
       const answer = await store.getJob({ tenant, jobId }, { deadlineMs });
       const job = partOf(answer, answer.kind === "job" ? answer.job : undefined);
+      if (answer.kind === "job" && answer.job.parkedFor !== undefined)
+        return { ...facts, job, ledger: await readLedger(engine, seen, answer.job.parkedFor) };
       if (answer.kind !== "job" || answer.job.state !== "held") return { ...facts, job };
       const lock = await store.inspectLock(
         { tenant, lock: { namespace: "job", name: jobId } },
@@ -133,6 +136,22 @@ async function withItsParts(engine: Engine, seen: SeenRun, { stepId, record }: O
       return { ...facts, job, jobLock: partOf(lock, isKnown ? lock : undefined) };
     }
   }
+}
+
+/** Of the present period; a budget of which nothing was claimed yet has none. */
+async function readLedger(
+  { ports, config }: Engine,
+  { tenant, nowMs }: SeenRun,
+  budget: BudgetId,
+): Promise<Part<LedgerFacts>> {
+  const { per } = readBudgetId(budget) ?? {};
+  if (per === undefined) return { kind: "absent" };
+  const { startMs } = periodAt(per, nowMs);
+  const asked = { tenant, after: ledgerId(budget, startMs - 1), limit: 1 };
+  const answer = await ports.store.listLedgers(asked, { deadlineMs: config["store.callTimeoutMs"] });
+  if (answer.kind !== "listed") return { kind: "unanswered" };
+  const found = answer.ledgers.find(({ ledger }) => ledger === ledgerId(budget, startMs));
+  return found === undefined ? { kind: "absent" } : { kind: "known", value: found };
 }
 
 function partOf<Value>(answer: { readonly kind: string }, value: Value | undefined): Part<Value> {

@@ -132,17 +132,20 @@ async function changeTenant(
   );
 }
 
-/** The changes with the tenant's own quotas and gates as they are then: those that are named change, or go. */
+/** The changes with the tenant's own quotas, gates, rates of topics and budgets as they are then: those that are named change, or go. */
 function withOwn(settings: TenantSettings, changes: TenantChanges): SettingsChange {
-  const { quotas, gates, ...others } = changes;
+  const { quotas, gates, topicRates, budgets, ...others } = changes;
+  const { quotas: ownQuotas, gates: ownGates, topicRates: ownRates, budgets: ownBudgets } = settings;
   return {
     ...others,
-    ...("quotas" in changes ? { quotas: mergedNames<Partial<Quotas>>(settings.quotas, quotas) } : {}),
-    ...("gates" in changes
-      ? { gates: mergedNames<NonNullable<TenantSettings["gates"]>>(settings.gates, gates) }
-      : {}),
+    ...("quotas" in changes ? { quotas: mergedNames<Partial<Quotas>>(ownQuotas, quotas) } : {}),
+    ...("gates" in changes ? { gates: mergedNames<Own<"gates">>(ownGates, gates) } : {}),
+    ...("topicRates" in changes ? { topicRates: mergedNames<Own<"topicRates">>(ownRates, topicRates) } : {}),
+    ...("budgets" in changes ? { budgets: mergedNames<Own<"budgets">>(ownBudgets, budgets) } : {}),
   };
 }
+
+type Own<Name extends keyof TenantSettings> = NonNullable<TenantSettings[Name]>;
 
 function mergedNames<Named extends object>(before: Named | undefined, changes: object | undefined) {
   const own = changes === undefined ? {} : { ...before, ...changes };

@@ -2,6 +2,7 @@
 import { hash } from "node:crypto";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { QuotaReached, TenantId } from "../../domain/tenant.ts";
+import { limitsStarts } from "../../domain/workflow/flow-control.ts";
 import {
   judgeDefinition,
   newWorkflowId,
@@ -130,25 +131,27 @@ async function missingWorkflows(
   named: (Verdict & { readonly kind: "valid" })["runs"],
 ): Promise<{ readonly kind: "warnings"; readonly problems: readonly LocatedProblem[] } | Trouble> {
   const missing = new Set<string>();
-  const gated = new Set<string>();
+  const limited = new Set<string>();
   for (const workflow of [...new Set(named.map((one) => one.workflow))].slice(0, lookedUpMax)) {
     const answer = await ask(engine, "getDocument", { tenant, collection: "workflow", id: workflow });
     if (answer.kind === "not_found") missing.add(workflow);
     else if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
-    else if (await hasGates(engine, tenant, answer.document.body)) gated.add(workflow);
+    else if (await hasStartLimits(engine, tenant, answer.document.body)) limited.add(workflow);
   }
   const problems = named.flatMap(({ workflow, ...position }) => {
     const message = missing.has(workflow)
       ? `there is no workflow "${workflow}" yet; a run that gets here before there is one fails`
-      : `the gates of "${workflow}" do not count here: a run that a step starts shares the places of the first`;
-    return missing.has(workflow) || gated.has(workflow) ? [{ ...position, message }] : [];
+      : `the gates, rates and budgets of "${workflow}" do not count here: a run that a step starts has the places and budgets of the first`;
+    return missing.has(workflow) || limited.has(workflow) ? [{ ...position, message }] : [];
   });
   return { kind: "warnings", problems };
 }
 
-async function hasGates(engine: Engine<"documents">, tenant: TenantId, body: string): Promise<boolean> {
+async function hasStartLimits(engine: Engine<"documents">, tenant: TenantId, body: string): Promise<boolean> {
   const pinned = await engine.definitions.pinned(tenant, (JSON.parse(body) as WorkflowDocument).hash);
-  return pinned.kind === "compiled" && (pinned.definition.flowControl?.gates.length ?? 0) > 0;
+  if (pinned.kind !== "compiled") return false;
+  const { flowControl } = pinned.definition;
+  return flowControl !== undefined && limitsStarts(flowControl);
 }
 
 export type WorkflowInfo = {

@@ -84,6 +84,7 @@ function start(draft: Draft): Fate {
   if (facts === undefined) return "late";
   const known = typeof facts === "string" ? readFacts(facts) : undefined;
   if (known?.traceparent !== undefined) draft.run.traceparent = known.traceparent;
+  if (known?.budgets !== undefined) draft.run.budgets = known.budgets;
   // Nobody has checked the input of a child run before.
   if (draft.parent !== undefined && !fitsInput(draft)) return "applied";
   const countsFromMs = known === undefined || known.mayWait === true ? draft.nowMs : known.admittedAtMs;

@@ -1,6 +1,7 @@
 // The engine as pure functions: the first commit of a run, and what the entries of its inbox change.
 
 import type { Person } from "../api-key.ts";
+import type { RunBudget } from "../budgets.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { InboxEntry } from "../inbox.ts";
 import {
@@ -62,7 +63,9 @@ export type NewRunFacts = {
   readonly separateDuties: boolean;
   /** Passed on to workers (W3C trace context). */
   readonly traceparent?: string;
-  /** It may wait at a gate: the operation that lets it through puts the entry that starts it into its inbox. */
+  /** The budgets of its workflow, which pay for its jobs. */
+  readonly budgets?: readonly RunBudget[];
+  /** It may wait at a gate or for its rate: the operation that lets it through puts the entry that starts it into its inbox. */
   readonly mayWait?: boolean;
   /** For a rerun: the run whose finished steps are taken over, and the step that begins again. */
   readonly rerun?: { readonly of: RunId; readonly fromStep: string };
@@ -251,6 +254,7 @@ export function firstCommit(
     run: newRunProgress(facts.nowMs),
   });
   if (facts.traceparent !== undefined) draft.run.traceparent = facts.traceparent;
+  if (facts.budgets !== undefined) draft.run.budgets = facts.budgets;
   beginRun(draft, facts.nowMs);
   advance(draft);
   const work = workMax - draft.work.left;
@@ -275,10 +279,11 @@ function isLarge(records: readonly RunRecord[], { startRecordsMax, startBytesMax
 }
 
 function factsOf(facts: NewRunFacts): RunFacts {
-  const { tenant, actor, person, separateDuties, traceparent, nowMs, mayWait, rerun } = facts;
+  const { tenant, actor, person, separateDuties, traceparent, budgets, nowMs, mayWait, rerun } = facts;
   const known: InTheMaking<RunFacts> = { tenant, actor, separateDuties, admittedAtMs: nowMs };
   if (person !== undefined) known.person = person;
   if (traceparent !== undefined) known.traceparent = traceparent;
+  if (budgets !== undefined) known.budgets = budgets;
   if (mayWait === true) known.mayWait = true;
   if (rerun !== undefined) known.rerun = rerun;
   return known;

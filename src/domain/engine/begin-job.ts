@@ -1,10 +1,11 @@
 // Begins a step by its type: enqueues a job with its input, or does what needs no worker (condition, switch, delay, storage).
 
 import { isDeepStrictEqual } from "node:util";
+import type { JobMeter } from "../budgets.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import { type JobSpec, makeJobId, notifyTopic } from "../job.ts";
 import type { InTheMaking } from "../run.ts";
-import type { Problem } from "../workflow/compiled.ts";
+import type { CompiledStep, Problem } from "../workflow/compiled.ts";
 import { workMax } from "../workflow/work-count.ts";
 import { type Draft, putPayload, putStep } from "./draft.ts";
 import { inputRecordKey, jobInputKey, outputRecordKey, stepTimer } from "./keys.ts";
@@ -47,6 +48,8 @@ export function enqueueJob(draft: Draft, { step, record }: StepInHand): void {
   if (step.timeoutMs !== undefined) job.deadlineAtMs = draft.nowMs + step.timeoutMs;
   if (record.turn !== undefined) job.turn = record.turn;
   if (draft.run.traceparent !== undefined) job.traceparent = draft.run.traceparent;
+  const meter = meterOf(draft, step);
+  if (meter !== undefined) job.meter = meter;
   if (isHeld(draft, topic)) job.held = true;
   draft.jobs.push(job);
   if (job.deadlineAtMs !== undefined) {
@@ -54,6 +57,12 @@ export function enqueueJob(draft: Draft, { step, record }: StepInHand): void {
   }
   putStep(draft, id, { ...lasting(record), status: "running", attempt });
   draft.events.push({ type: "step_dispatched", step: id, attempt });
+}
+
+/** A notification costs nothing, and may be what says that a budget is used up. */
+function meterOf({ run }: Draft, { estimate, topic }: CompiledStep): JobMeter | undefined {
+  if (estimate === undefined && (run.budgets === undefined || topic === notifyTopic)) return undefined;
+  return { estimate: estimate ?? {}, budgets: run.budgets ?? [] };
 }
 
 /** What the control plane itself writes to its log is no risk, and may be the only line that mentions a denied step. */

@@ -1,6 +1,7 @@
 // What the engine keeps of a run, as JSON texts: the run's state, a step's state, outputs and errors.
 
 import type { Person } from "../api-key.ts";
+import type { RunBudget } from "../budgets.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { InboxEntry } from "../inbox.ts";
 import type { Turn } from "../job.ts";
@@ -156,6 +157,8 @@ export type RunProgress = {
   error?: StepError;
   /** Kept here and not only with the facts, since the code that enqueues a job has read this record. */
   traceparent?: string;
+  /** The budgets of the root's workflow: kept here for the same reason. */
+  budgets?: readonly RunBudget[];
   work?: readonly WorkItem[];
   callOff?: CallOff;
   /** Set while `work` or `callOff` goes on: the kind of the entry they belong to, which is still the head of the inbox. */
@@ -172,6 +175,8 @@ export type RunFacts = {
   readonly person?: Person;
   readonly separateDuties: boolean;
   readonly traceparent?: string;
+  /** The budgets of the root's workflow, which pay for the jobs of the whole tree. */
+  readonly budgets?: readonly RunBudget[];
   readonly admittedAtMs: number;
   /** It may have waited at a gate: its time counts from when it begins. */
   readonly mayWait?: true;

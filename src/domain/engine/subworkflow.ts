@@ -106,6 +106,7 @@ function childFacts(draft: Draft): RunFacts {
     ...(own?.person === undefined ? {} : { person: own.person }),
     separateDuties: own?.separateDuties ?? false,
     ...(own?.traceparent === undefined ? {} : { traceparent: own.traceparent }),
+    ...(own?.budgets === undefined ? {} : { budgets: own.budgets }),
     admittedAtMs: draft.nowMs,
   };
 }

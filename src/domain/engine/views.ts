@@ -149,11 +149,15 @@ function describeGates({ gates, endReason }: RunHeader) {
   };
 }
 
-function describeQueuePlace({ gates, held, waits, deadlineAtMs }: RunGates) {
+function describeQueuePlace({ gates, held, waits, deadlineAtMs, ...start }: RunGates) {
+  const deadline_at = formatTime(deadlineAtMs);
+  const { startsAtMs, rate, askedAtMs } = start;
+  if (startsAtMs !== undefined && rate !== undefined)
+    return { rate, starts_at: formatTime(startsAtMs), since: formatTime(askedAtMs), deadline_at };
   const gate = gates[held]?.gate;
   if (waits === undefined || gate === undefined) return undefined;
   const { level, sinceMs } = waits;
-  return { gate, level, since: formatTime(sinceMs), deadline_at: formatTime(deadlineAtMs) };
+  return { gate, level, since: formatTime(sinceMs), deadline_at };
 }
 
 type Sources = {

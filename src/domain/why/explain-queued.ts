@@ -1,4 +1,4 @@
-// Explains a run that waits for a place at a gate: where, behind whom, what frees a place and when that may be.
+// Explains a run that waits for its rate or for a place at a gate: where, behind whom, what frees a place and when that may be.
 import { formatTime } from "../engine/rfc3339.ts";
 import type { GateId } from "../gates.ts";
 import { tenantGate } from "../gates.ts";
@@ -8,9 +8,11 @@ import {
   type LiveRunFacts,
   type Part,
   type QueueItem,
+  type RateItem,
   slotHolder,
   stoppedItem,
 } from "./explanation.ts";
+import { rateItem, rateSentence } from "./why-limited.ts";
 
 /** What is known of the gate where the run waits. */
 export type GateFacts = {
@@ -34,7 +36,8 @@ const shownMax = 5;
 
 export function explainQueuedRun(facts: QueuedRunFacts): Explanation {
   const { header, gate, slots } = facts;
-  const item = gate.kind === "known" ? queueItem(facts, gate.value) : undefined;
+  const rated = rateItem(header);
+  const item = gate.kind === "known" && rated === undefined ? queueItem(facts, gate.value) : rated;
   const stopped = stoppedItem(facts);
   const isStopped =
     stopped.length > 0 ? " The tenant is stopped: nobody is let through until it goes on." : "";
@@ -43,7 +46,7 @@ export function explainQueuedRun(facts: QueuedRunFacts): Explanation {
     workflow_id: header.workflow,
     status: header.status,
     since: formatTime(header.updatedAtMs),
-    summary: `${item === undefined ? "The run waits for a place at a gate." : queueSentence(item)}${isStopped}`,
+    summary: `${sentenceOf(item)}${isStopped}`,
     waiting_for: [...stopped, ...(item === undefined ? [] : [item])],
     open_steps: 0,
     not_shown: 0,
@@ -52,6 +55,11 @@ export function explainQueuedRun(facts: QueuedRunFacts): Explanation {
       ...(slots.kind === "unanswered" ? ["the tenant's limit and kill switch"] : []),
     ],
   };
+}
+
+function sentenceOf(item: QueueItem | RateItem | undefined): string {
+  if (item === undefined) return "The run waits for a place at a gate.";
+  return item.kind === "start_rate" ? rateSentence(item) : queueSentence(item);
 }
 
 /** Undefined when the run has got its place meanwhile. */

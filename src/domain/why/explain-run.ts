@@ -16,6 +16,7 @@ import {
   type Waiting,
   type WaitingEntry,
 } from "./explanation.ts";
+import { rateSentence } from "./why-limited.ts";
 
 /** Of items in one answer. */
 export const itemsMax = 24;
@@ -104,10 +105,13 @@ function rankOf(item: Waiting): number {
     case "tenant_stopped":
       return 0;
     case "queued":
+    case "start_rate":
     case "limit":
       return 1;
     case "job_unclaimed":
-      return item.because === "being_offered" ? 7 : 2;
+      return item.because === "being_offered" || item.because === "topic_rate" ? 7 : 2;
+    case "job_parked":
+      return 2;
     case "job_held":
       return item.because === "being_asked" || item.because === "not_asked_yet" ? 7 : 2;
     case "approval":
@@ -146,6 +150,10 @@ function sentenceOf(item: Waiting): string {
       return `All ${item.limit} slots of the tenant are in use.`;
     case "queued":
       return queueSentence(item);
+    case "start_rate":
+      return rateSentence(item);
+    case "job_parked":
+      return `The job of step ${item.step_id} has been waiting for a budget since ${item.since}: ${item.detail}`;
     case "approval":
       return `Step ${item.step_id} has been waiting for an approval since ${item.since}.`;
     case "job_unclaimed":

@@ -19,6 +19,7 @@ import {
   type WaitingEntry,
   whyPath,
 } from "./explanation.ts";
+import { whyParked } from "./why-limited.ts";
 import { whyUnclaimed } from "./why-unclaimed.ts";
 
 type StepExplanation = {
@@ -133,7 +134,7 @@ function explainChildren({ nowMs }: LiveRunFacts, { stepId, record }: StepFacts)
   };
 }
 
-function explainJob(facts: LiveRunFacts, { stepId, job, jobLock }: StepFacts): StepExplanation {
+function explainJob(facts: LiveRunFacts, { stepId, job, jobLock, ledger }: StepFacts): StepExplanation {
   const found = known(job, `the job of step ${stepId}`);
   if (found.value === undefined) return found.missing;
   switch (found.value.state) {
@@ -143,6 +144,8 @@ function explainJob(facts: LiveRunFacts, { stepId, job, jobLock }: StepFacts): S
         : { entry: { kind: "dispatch", about: found.value.jobId } };
     case "ready":
       return { item: whyUnclaimed(facts, found.value) };
+    case "parked":
+      return { item: whyParked(found.value, ledger, facts.nowMs) };
     case "claimed":
       return { item: runningItem(facts, found.value) };
     case "reported":

@@ -51,6 +51,8 @@ export type Waiting =
   | ChildrenItem
   | LimitItem
   | QueueItem
+  | RateItem
+  | ParkedItem
   | (Item<"tenant_stopped"> & { readonly detail: string });
 
 /** A run that waits for a place at a gate. */
@@ -70,6 +72,31 @@ export type QueueItem = Item<"queued"> & {
   readonly deadline_at: string;
   /** By how often runs that passed the gate have ended lately; absent when that is not known. */
   readonly expected_at?: string;
+};
+
+/** A run that waits until its rate lets it go on to its gates. */
+export type RateItem = Item<"start_rate"> & {
+  readonly rate: string;
+  readonly starts_at: string;
+  readonly deadline_at: string;
+  readonly detail: string;
+};
+
+/** A job that waits for a budget. Amounts are in the budget's unit. */
+export type ParkedItem = Item<"job_parked"> & {
+  readonly step_id: string;
+  readonly job_id: string;
+  readonly topic: string;
+  readonly attempt: number;
+  readonly budget: string;
+  readonly unit: string;
+  readonly spent: number;
+  readonly reserved: number;
+  readonly estimate: number;
+  /** Absent when the budget is not set any more: the job is about to go on. */
+  readonly amount?: number;
+  readonly resets_at: string;
+  readonly detail: string;
 };
 
 export type ApprovalItem = Item<"approval"> & {
@@ -94,6 +121,7 @@ export const unclaimedReasons = [
   "workers_full",
   "workers_not_polling",
   "being_offered",
+  "topic_rate",
 ] as const;
 export type UnclaimedReason = (typeof unclaimedReasons)[number];
 
@@ -267,6 +295,8 @@ export type StepFacts = {
   readonly job?: Part<Job>;
   /** Of a held job: who asks the dispatch check about it now. */
   readonly jobLock?: Part<LockFacts>;
+  /** Of a parked job: what its budget has spent in the present period. */
+  readonly ledger?: Part<LedgerFacts>;
   readonly approval?: Part<Approval>;
   readonly childRun?: { readonly runId: RunId; readonly header: Part<RunHeader> };
   /** Why its attempt before this one failed. */
@@ -296,11 +326,16 @@ export type LockFacts =
       readonly expiresInMs: number;
     };
 
+/** Amounts in millionths. `amount` is absent when the budget is not set any more. */
+export type LedgerFacts = { readonly spent: number; readonly reserved: number; readonly amount?: number };
+
 export type SlotFacts = { readonly active: number; readonly limit?: number; readonly stopped: boolean };
 
 /** The tenant's limits on running jobs, and how many run where they apply. */
 export type PlaceFacts = {
-  readonly limits: Pick<TenantSettings, "topics" | "pools">;
+  readonly limits: Pick<TenantSettings, "topics" | "pools" | "topicRates">;
+  /** Topics whose rate has refused a claim of this process, and how long until it lets one pass. */
+  readonly rated: ReadonlyMap<string, number>;
   readonly topics: ReadonlyMap<string, number>;
   readonly pools: ReadonlyMap<string, number>;
 };

@@ -20,6 +20,8 @@ import type {
   WorkerItem,
 } from "./explanation.ts";
 
+import { whyRated } from "./why-limited.ts";
+
 /** Of workers shown with one job. */
 const workersMax = 5;
 
@@ -81,6 +83,8 @@ function judge(facts: LiveRunFacts, job: Job): Verdict {
   const ofTopic = facts.workers.filter(({ topics }) => topics.includes(job.topic));
   const full = facts.places === undefined ? undefined : whyTopicFull(facts.places, job);
   if (full !== undefined) return { ...full, workers: byFreedom(ofTopic) };
+  const rated = facts.places === undefined ? undefined : whyRated(facts.places, job);
+  if (rated !== undefined) return { ...rated, workers: byFreedom(ofTopic) };
   return ofTopic.length === 0 ? noWorker(facts, job) : judgeWorkers(facts, job, ofTopic);
 }
 
@@ -233,6 +237,7 @@ function whyPoolRefuses(facts: PlaceFacts, { topic }: Job, worker: WorkerFacts):
         places: { running, max },
       };
     case "topic_full":
+    case "topic_rate":
     case undefined:
       return undefined;
   }

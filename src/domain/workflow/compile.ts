@@ -102,7 +102,7 @@ function neighboursOf(
 }
 
 function plainParts(workflow: string, step: StepDefinition) {
-  const { labels, capabilities, onError, timeoutMs, outputPath, resultPath } = step;
+  const { labels, capabilities, onError, timeoutMs, outputPath, resultPath, estimate } = step;
   const hasRequirements = capabilities.length > 0 || Object.keys(labels).length > 0;
   return {
     id: step.id,
@@ -116,6 +116,7 @@ function plainParts(workflow: string, step: StepDefinition) {
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
     ...(outputPath === undefined ? {} : { outputPath }),
     ...(resultPath === undefined ? {} : { resultPath }),
+    ...(estimate === undefined ? {} : { estimate }),
   };
 }
 

@@ -1,4 +1,5 @@
 // A compiled workflow definition: every expression parsed, every reference resolved, neighbours known by name.
+import type { Amounts } from "../budgets.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { RiskClass } from "../lock.ts";
 import type { FlowControl } from "./flow-control.ts";
@@ -136,6 +137,8 @@ export type CompiledStep = {
     /** The step's output; absent means the child's. */
     readonly output?: Expression;
   };
+  /** What its job is expected to use, in millionths by unit. */
+  readonly estimate?: Amounts;
   /** The part of a worker's result that is the step's output. */
   readonly resultPath?: readonly string[];
   /** All problems of the step's input or output by its schema; absent when it has none. */

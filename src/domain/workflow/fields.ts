@@ -121,6 +121,25 @@ export function listField(reading: Reading, name: string): readonly JsonValue[] 
   return undefined;
 }
 
+/** The objects of a list, each to be read on its own; what is none is reported. */
+export function itemsOf(
+  outer: Reading,
+  name: string,
+  { max, of }: { readonly max: number; readonly of: string },
+): ReadonlyArray<{ readonly index: number; readonly reading: Reading }> {
+  const items = listField(outer, name) ?? [];
+  if (items.length > max) {
+    report(outer, name, `has at most ${max} ${of}, not ${items.length}`);
+    return [];
+  }
+  return items.flatMap((fields, index) => {
+    const path = `${pathIn(outer.path, name)}[${index}]`;
+    if (isFields(fields)) return [{ index, reading: { path, fields, problems: outer.problems } }];
+    reportItem(outer, name, index, "must be an object");
+    return [];
+  });
+}
+
 export function textsField(reading: Reading, name: string, rule: TextRule): string[] {
   return (listField(reading, name) ?? []).flatMap((item, index) => {
     const problem = typeof item === "string" ? problemOfText(item, rule) : "must be a text";

@@ -1,4 +1,4 @@
-// How runs of a workflow are let in: its gates, the order in which they wait, and how long; read from the definition's header.
+// How runs of a workflow are let in: its gates, the order in which they wait, how long, and its rates and budgets.
 import {
   type AtLimit,
   atLimitChoices,
@@ -10,15 +10,11 @@ import {
   weightMax,
   wholeWorkflow,
 } from "../gates.ts";
-import { atOnce } from "../slices.ts";
-import type { Allowance, Evaluation, Scope } from "./compiled.ts";
-import { type ExpressionReading, readingTemplates } from "./expression.ts";
 import {
   choiceField,
   fieldOf,
-  isFields,
   isUnset,
-  listField,
+  itemsOf,
   numberField,
   objectField,
   pathIn,
@@ -29,23 +25,17 @@ import {
   secondsField,
   textField,
 } from "./fields.ts";
-import { expressionRule, idRule, timeoutSecondsMax } from "./step-fields.ts";
+import { budgetLimits, type FlowLimits, flowLimitFields, readFlowLimits } from "./flow-limits.ts";
+import { expressionField, type StartExpression } from "./start-expression.ts";
+import { idRule, timeoutSecondsMax } from "./step-fields.ts";
 import type { Work } from "./work-count.ts";
-
-/** An expression that is evaluated before there is a run: it reads the input alone. */
-export type StartExpression = {
-  /** Where it stands, as `concurrency[0].key`. */
-  readonly path: string;
-  readonly source: string;
-  evaluate(scope: Scope, work?: Allowance): Evaluation;
-};
 
 export type GateDefinition = { readonly path: string; readonly atLimit: AtLimit } & (
   | { readonly kind: "named"; readonly name: string }
   | { readonly kind: "own"; readonly max: number; readonly key?: StartExpression }
 );
 
-export type FlowControl = {
+export type FlowControl = FlowLimits & {
   readonly gates: readonly GateDefinition[];
   readonly priority: number | StartExpression;
   readonly fairness?: { readonly key: StartExpression; readonly weight: number };
@@ -54,7 +44,13 @@ export type FlowControl = {
   readonly agingMs?: number;
 };
 
-export const flowControlFields = ["concurrency", "priority", "fairness", "queue"] as const;
+export const flowControlFields = [
+  "concurrency",
+  "priority",
+  "fairness",
+  "queue",
+  ...flowLimitFields,
+] as const;
 
 /** As many runs as a gate may have at once, or as may wait at one. */
 const runsMax = 1_000_000;
@@ -65,24 +61,15 @@ export function readFlowControl(reading: Reading, work: Work): FlowControl | und
   const priority = readPriority(reading, work);
   const fairness = readFairness(reading, work);
   const queue = readQueue(reading);
+  const limits = readFlowLimits(reading, work);
   if (flowControlFields.every((name) => fieldOf(reading, name) === undefined)) return undefined;
-  return { gates, priority, ...(fairness === undefined ? {} : { fairness }), ...queue };
+  return { gates, priority, ...limits, ...(fairness === undefined ? {} : { fairness }), ...queue };
 }
 
 function readGates(outer: Reading, work: Work): readonly GateDefinition[] {
-  const items = listField(outer, "concurrency") ?? [];
-  if (items.length > gatesPerWorkflowMax) {
-    report(outer, "concurrency", `has at most ${gatesPerWorkflowMax} gates, not ${items.length}`);
-    return [];
-  }
   const gates: GateDefinition[] = [];
-  for (const [index, item] of items.entries()) {
-    const path = `${pathIn(outer.path, "concurrency")}[${index}]`;
-    if (!isFields(item)) {
-      reportItem(outer, "concurrency", index, "must be an object");
-      continue;
-    }
-    const gate = readGate({ path, fields: item, problems: outer.problems }, work);
+  for (const { index, reading } of itemsOf(outer, "concurrency", { max: gatesPerWorkflowMax, of: "gates" })) {
+    const gate = readGate(reading, work);
     if (gate === undefined) continue;
     const same = gates.find((other) => isSameGate(gate, other));
     if (same === undefined) gates.push(gate);
@@ -158,32 +145,6 @@ function readQueue(outer: Reading): Pick<FlowControl, "queueMax" | "deadlineMs" 
   };
 }
 
-/** A text with a template in it: a constant would be one key for all runs, which is a gate without a key. */
-function expressionField(reading: Reading, name: string, work: Work): StartExpression | undefined {
-  const value = fieldOf(reading, name);
-  if (value === undefined) return undefined;
-  const path = pathIn(reading.path, name);
-  if (typeof value !== "string" || !value.includes("${")) {
-    report(reading, name, `must be a text with a template, such as "\${input.customer}"`);
-    return undefined;
-  }
-  if (value.length > expressionRule.charactersMax) {
-    report(reading, name, `has at most ${expressionRule.charactersMax} characters, not ${value.length}`);
-    return undefined;
-  }
-  const read = atOnce(readingTemplates(value, path, work));
-  const problems = read.kind === "invalid" ? read.problems : problemsOfReferences(read, path);
-  reading.problems.push(...problems);
-  if (read.kind === "invalid" || problems.length > 0) return undefined;
-  const { evaluate } = read.expression;
-  return { path, source: value, evaluate };
-}
-
-function problemsOfReferences(read: Extract<ExpressionReading, { kind: "expression" }>, path: string) {
-  if (read.expression.references.length === 0) return [];
-  return [{ path, message: "is evaluated before the run begins: it may read only input" }];
-}
-
 /** The names of a definition's shared gates, with their places. */
 export function namedGatesIn(
   flow: FlowControl | undefined,
@@ -193,12 +154,17 @@ export function namedGatesIn(
   );
 }
 
-/** What the store keeps beside the workflow: the limits of the gates that are its own. */
+/** Whether a run of it is limited as a root, and not as the child of another run. */
+export function limitsStarts({ gates, rates, budgets }: FlowControl): boolean {
+  return gates.length + rates.length + budgets.length > 0;
+}
+
+/** What the store keeps beside the workflow: the limits of the gates that are its own, and the amounts of its budgets. */
 export function limitsIn(flow: FlowControl | undefined): WorkflowLimits {
   const own = (flow?.gates ?? []).flatMap((gate) =>
     gate.kind === "own" ? [[gateSpec(gate), gate.max] as const] : [],
   );
-  return Object.fromEntries(own);
+  return Object.fromEntries([...own, ...budgetLimits(flow?.budgets ?? [])]);
 }
 
 export function gateSpec({ key }: Extract<GateDefinition, { kind: "own" }>): string {

@@ -1,4 +1,5 @@
 // Reads one step of a definition. What does not belong to its type is refused here, rather than left out silently.
+import type { Amounts } from "../budgets.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { RetryPolicy, StepType } from "./compiled.ts";
 import {
@@ -32,6 +33,7 @@ import {
   secondsField,
   textField,
 } from "./fields.ts";
+import { readEstimate } from "./flow-limits.ts";
 import {
   contextPathField,
   type DelayDefinition,
@@ -66,6 +68,8 @@ export type StepDefinition = {
   readonly inputSchema?: JsonValue;
   readonly outputSchema?: JsonValue;
   readonly resultPath?: readonly string[];
+  /** What its job is expected to use, in millionths by unit. */
+  readonly estimate?: Amounts;
 } & TypedParts;
 
 /** What belongs to one type of step only. */
@@ -101,6 +105,7 @@ const knownFields = [
   "on_error",
   "retry",
   "timeout_sec",
+  "estimate",
   "delay_sec",
   "delay_until",
   "route_labels",
@@ -134,6 +139,7 @@ export function readStep(reading: Reading, id: string): StepDefinition {
       inputSchema: schemaField(reading, "input_schema", type),
       outputSchema: schemaField(reading, "output_schema", type),
       resultPath: readResultPath(reading, type),
+      estimate: readJobEstimate(reading, type),
       ...readTimes(reading, type),
       ...readTyped(reading, type),
     }),
@@ -213,6 +219,12 @@ function readInput(reading: Reading, type: StepType): JsonValue | undefined {
 function readTopic(reading: Reading, type: StepType): string | undefined {
   const topic = textField(reading, "topic", { ...idRule, charactersMax: 128 });
   return topic ?? (type === "notify" ? notifyTopic : undefined);
+}
+
+function readJobEstimate(reading: Reading, type: StepType): Amounts | undefined {
+  if (type !== "worker" && fieldOf(reading, "estimate") !== undefined)
+    report(reading, "estimate", "only goes with steps whose work a worker does");
+  return readEstimate(reading);
 }
 
 /** The timeout of a delay step that says nothing else is the delay itself. */

@@ -3,10 +3,12 @@ import type { z } from "zod";
 import { pageLimitDefault } from "../../api/fields.ts";
 import type { resultAnswer, resultItem } from "../../api/schemas.ts";
 import type { Caller } from "../../control/caller.ts";
+import { countRefused } from "../../control/jobs/hear-results.ts";
 import { outcomeOf } from "../../control/jobs/read-result.ts";
 import { type ReportAnswer, shownAnswer } from "../../control/jobs/report-result.ts";
 import type { ResultReport } from "../../control/jobs/result-entry.ts";
 import type { BeatResult } from "../../control/jobs/workers.ts";
+import { readUsage } from "../../domain/amounts.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import { type ClaimToken, parseJobId } from "../../domain/job.ts";
 import { readTraceparent } from "../../domain/network-address.ts";
@@ -68,10 +70,14 @@ export const jobHandlers: JobHandlers = {
     return { status: 200, body: { jobs: answer.jobs.map(claimedJobView), ...draining } };
   },
 
-  async heartbeat({ api }, { body, key }) {
-    const beats = body.jobs.flatMap(({ job_id, claim_token, lease_ms, progress }) => {
+  async heartbeat({ api, ports }, { body, key }) {
+    const refusals = new Map<string, readonly string[]>();
+    const beats = body.jobs.flatMap(({ job_id, claim_token, lease_ms, progress, usage: told }) => {
       const parts = parseJobId(job_id);
       if (parts === undefined) return [];
+      const { usage, refused } = readUsage(told);
+      countRefused(ports.metrics, refused);
+      refusals.set(job_id, refused);
       const token = claim_token as ClaimToken;
       return [
         {
@@ -79,13 +85,14 @@ export const jobHandlers: JobHandlers = {
           token,
           ...(lease_ms === undefined ? {} : { leaseMs: lease_ms }),
           ...(progress === undefined ? {} : { progress }),
+          ...(usage === undefined ? {} : { usage }),
         },
       ];
     });
     const answer = await api.heartbeat({ caller: callerOf(key), worker: body.worker_id, beats });
     if (answer.kind !== "judged") return answer;
     const found = new Map(answer.answers.map((beat) => [beat.jobId as string, beat]));
-    const jobs = body.jobs.map(({ job_id }) => beatView(job_id, found.get(job_id)));
+    const jobs = body.jobs.map(({ job_id }) => beatView(job_id, found.get(job_id), refusals.get(job_id)));
     return { status: 200, body: { jobs } };
   },
 
@@ -112,9 +119,14 @@ export const jobHandlers: JobHandlers = {
   },
 };
 
-function beatView(jobId: string, beat: BeatResult | undefined) {
+function beatView(jobId: string, beat: BeatResult | undefined, refused: readonly string[] = []) {
   if (beat === undefined || beat.kind === "lost") return { job_id: jobId, kind: "lost" as const };
-  return { job_id: jobId, kind: "extended" as const, lease_ms: beat.expiresInMs, stop: beat.stop };
+  const { expiresInMs, stop } = beat;
+  return { job_id: jobId, kind: "extended" as const, lease_ms: expiresInMs, stop, ...refusedView(refused) };
+}
+
+function refusedView(refused: readonly string[]) {
+  return refused.length === 0 ? {} : { refused_usage: [...refused] };
 }
 
 type ResultItem = z.output<typeof resultItem>;
@@ -137,6 +149,8 @@ async function report(
   const bytes = Buffer.byteLength(JSON.stringify(item.output ?? null));
   if (bytes > config["jobs.resultBytesMax"]) return { job_id, kind: "refused", because: "payload_too_large" };
   const { output, error, delivery, waited_ms } = item;
+  const { usage, refused } = readUsage(item.usage);
+  if ((delivery ?? 1) === 1) countRefused(ports.metrics, refused);
   // Jobs that are reported together may belong to different traces.
   const traceparent = readTraceparent(item.traceparent) ?? request.traceparent;
   const result: ResultReport = {
@@ -146,6 +160,7 @@ async function report(
     worker,
     ...(output === undefined ? {} : { output }),
     ...(error === undefined ? {} : { error }),
+    ...(usage === undefined ? {} : { usage }),
     ...(traceparent === undefined ? {} : { traceparent }),
   };
   const history = {
@@ -153,7 +168,8 @@ async function report(
     ...(waited_ms === undefined ? {} : { waitedMs: waited_ms }),
   };
   try {
-    return { job_id, ...resultView(await api.reportResult({ caller, ...result, ...history })) };
+    const answer = resultView(await api.reportResult({ caller, ...result, ...history }));
+    return { job_id, ...answer, ...refusedView(refused) };
   } catch (cause) {
     ports.log.error("a result could not be taken", { job: job_id, cause: String(cause) });
     return { job_id, kind: "retry", because: "internal", retry_after_ms: retryAfterMs };

@@ -24,7 +24,13 @@ import {
   readingTrouble,
   type Service,
 } from "../handler.ts";
-import { pageReply, rateLimitHeaders, readPage } from "../http-reply.ts";
+import {
+  exceededRateHeaders,
+  pageReply,
+  rateLimitHeaders,
+  readPage,
+  startRateHeaders,
+} from "../http-reply.ts";
 import { itemViews, runSummaryView, runView, timelineViews } from "../views.ts";
 
 type RunHandlers = Pick<
@@ -284,22 +290,51 @@ function boundKey(
 type Started = Extract<StartAnswer, { kind: "admitted" | "replayed" }>;
 type Queued = Extract<StartAnswer, { kind: "queued" }>;
 
-function replyTo<Refusal extends Failure>(answer: Started | Queued | Refusal) {
+/** Rejections that say when to come again. */
+type Timed = Extract<StartAnswer, { kind: "start_rate_exceeded" | "budget_exhausted" }>;
+
+function replyTo<Refusal extends Failure>(answer: Started | Queued | Timed | Refusal) {
   if (answer.kind === "queued") return queuedReply(answer as Queued);
-  if (answer.kind === "admitted") {
-    return startedReply(answer, rateLimitHeaders("max_concurrent_runs", answer));
+  if (answer.kind === "start_rate_exceeded" || answer.kind === "budget_exhausted")
+    return timedReply(answer as Timed);
+  if (answer.kind === "admitted" || answer.kind === "replayed") {
+    const { rateLeft } = answer as Partial<Extract<Started, { kind: "admitted" }>>;
+    const headers =
+      answer.kind === "admitted"
+        ? rateLimitHeaders("max_concurrent_runs", answer)
+        : { "idempotent-replayed": "true" };
+    return startedReply(
+      answer as Started,
+      rateLeft === undefined ? headers : startRateHeaders(rateLeft, headers),
+    );
   }
-  if (answer.kind === "replayed") return startedReply(answer, { "idempotent-replayed": "true" });
-  return answer;
+  return answer as Refusal;
+}
+
+function timedReply(answer: Timed) {
+  if (answer.kind === "start_rate_exceeded") {
+    const { kind, rate, retryAfterMs } = answer;
+    const seconds = Math.max(1, Math.ceil(retryAfterMs / 1_000));
+    const headers = exceededRateHeaders(seconds);
+    return { kind, rate, retryAfterMs: Math.ceil(retryAfterMs), retryAfterSeconds: seconds, headers };
+  }
+  const { kind, budget, resetsAtMs, resetsInMs = 0 } = answer;
+  const retryAfterSeconds = Math.max(1, Math.ceil(resetsInMs / 1_000));
+  return { kind, budget, resetsAt: formatTime(resetsAtMs), retryAfterSeconds };
 }
 
 /** The run exists, and begins by itself. */
-function queuedReply({ runId, gate, position, deadlineAtMs }: Queued) {
-  const deadline_at = formatTime(deadlineAtMs);
+function queuedReply(answer: Queued) {
+  const { runId, position, deadlineAtMs, rateLeft } = answer;
+  const waits =
+    "gate" in answer
+      ? { gate: answer.gate }
+      : { rate: answer.rate, starts_at: formatTime(answer.startsAtMs) };
+  const location = { location: `/api/v1/workflow-runs/${runId}` };
   return {
     status: 202,
-    body: { run_id: runId, status: "queued", gate, position, deadline_at },
-    headers: { location: `/api/v1/workflow-runs/${runId}` },
+    body: { run_id: runId, status: "queued", ...waits, position, deadline_at: formatTime(deadlineAtMs) },
+    headers: rateLeft === undefined ? location : startRateHeaders(rateLeft, location),
   } as const;
 }
 

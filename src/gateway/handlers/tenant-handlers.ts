@@ -1,6 +1,4 @@
 // Tenants and API keys over HTTP. Platform keys see to all of them, an admin to the keys of its own tenant.
-import type { z } from "zod";
-import type { tenantChangesBody } from "../../api/tenant-schemas.ts";
 import type { Config } from "../../config.ts";
 import { processQuotas } from "../../control/tenants/tenants.ts";
 import { type ApiKeyRecord, isPlatformKey, isPlatformRole, tenantOfKey } from "../../domain/api-key.ts";
@@ -14,6 +12,7 @@ import {
 } from "../../domain/tenant.ts";
 import { callerOf, type Failure, type Handlers, readingTrouble, tenantAskedAbout } from "../handler.ts";
 import { lastOf, pageReply, readPage } from "../http-reply.ts";
+import { readSettings } from "../tenant-settings.ts";
 import { apiKeyView, tenantView } from "../views.ts";
 
 type TenantHandlers = Pick<
@@ -45,7 +44,7 @@ export const tenantHandlers: TenantHandlers = {
     const answer = await api.createTenant({
       actor: key.keyId,
       tenant,
-      settings: compact(settingsOf(fields)),
+      settings: compact(readSettings(fields)),
     });
     if (answer.kind !== "created") return answer;
     const found = await api.getTenant({ tenant });
@@ -70,7 +69,7 @@ export const tenantHandlers: TenantHandlers = {
     const answer = await api.changeTenant({
       actor: key.keyId,
       tenant,
-      changes: settingsOf(fields),
+      changes: readSettings(fields),
       expectedVersion: expected_version,
     });
     if (answer.kind !== "saved") return answer;
@@ -94,35 +93,6 @@ function limitsOf(config: Config) {
 function customer(text: string): TenantId | undefined {
   const tenant = parseTenantId(text);
   return tenant === platformTenant ? undefined : tenant;
-}
-
-type Fields = Omit<z.output<typeof tenantChangesBody>, "expected_version">;
-
-/** A field that is absent stays absent; null becomes undefined, which removes. */
-function settingsOf(fields: Fields): TenantChanges {
-  const names: { readonly [Name in keyof Fields]-?: keyof TenantSettings } = {
-    max_concurrent_runs: "maxConcurrentRuns",
-    admission_strategy: "admissionStrategy",
-    admission_wait: "admissionWait",
-    stopped: "stopped",
-    results_strategy: "resultsStrategy",
-    results_wait: "resultsWait",
-    renewal_policy: "renewalPolicy",
-    separate_duties: "separateDuties",
-    approvals_strategy: "approvalsStrategy",
-    at_limit: "atLimit",
-    gates: "gates",
-    quotas: "quotas",
-  };
-  const entries = Object.entries(fields).map(([name, value]) => [
-    names[name as keyof Fields],
-    typeof value === "object" && value !== null ? nullsAsUndefined(value) : (value ?? undefined),
-  ]);
-  return Object.fromEntries(entries) as TenantChanges;
-}
-
-function nullsAsUndefined(named: NonNullable<Fields["quotas"] | Fields["gates"]>) {
-  return Object.fromEntries(Object.entries(named).map(([name, value]) => [name, value ?? undefined]));
 }
 
 function compact(changes: TenantChanges): TenantSettings {

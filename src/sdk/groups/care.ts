@@ -243,6 +243,15 @@ export function queuesOf(caller: Caller): Queues {
   };
 }
 
+export type Budgets = {
+  /** What budgets have spent in their present period; with `periods: "all"` also of the last 35 days. */
+  list(options?: Common & Query<"listBudgets">): Listing<Success<"listBudgets">["items"][number]>;
+};
+
+export function budgetsOf(caller: Caller): Budgets {
+  return { list: (options) => listed(options, (given) => caller.call("listBudgets", given)) };
+}
+
 export type Topics = {
   list(options?: Common): Promise<Topic[]>;
   /** How many of its jobs may run at once. */

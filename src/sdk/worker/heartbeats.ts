@@ -9,7 +9,7 @@ type Beats = Body<"heartbeat">["jobs"];
 /** The server takes so many in one request. */
 const batchMax = 100;
 
-/** News of progress is not worth more than one request in this time. */
+/** News of progress and usage is not worth more than one request in this time. */
 const progressEveryMs = 1_000;
 
 export type Heartbeats = {
@@ -51,7 +51,7 @@ export function startHeartbeats(
   function dueInMs(job: HeldJob): number {
     const sinceMs = elapsedMs(lastAt, runtime.now());
     const dueMs = isAnswered ? job.beatDueInMs : job.leaseMs / 12 - sinceMs;
-    return job.hasProgress ? Math.min(dueMs, progressEveryMs - sinceMs) : dueMs;
+    return job.hasNews ? Math.min(dueMs, progressEveryMs - sinceMs) : dueMs;
   }
 
   async function live(): Promise<void> {
@@ -89,11 +89,13 @@ async function beatBatch(
 ): Promise<boolean> {
   const sentAt = runtime.now();
   const progress = jobs.map((job) => job.takeProgress());
+  const usage = jobs.map((job) => job.takeUsage());
   const beats = jobs.map(({ claim }, index) => ({
     job_id: claim.job_id,
     claim_token: claim.claim_token,
     ...(worker.leaseMs === undefined ? {} : { lease_ms: worker.leaseMs }),
     ...progress[index],
+    ...usage[index],
   }));
   const shortestMs = Math.min(...jobs.map(({ leaseMs }) => leaseMs));
   try {
@@ -111,7 +113,10 @@ async function beatBatch(
     }
     return true;
   } catch (error) {
-    for (const [index, job] of jobs.entries()) job.putBackProgress(progress[index] ?? {});
+    for (const [index, job] of jobs.entries()) {
+      job.putBackProgress(progress[index] ?? {});
+      job.putBackUsage();
+    }
     worker.onFailure(error);
     return false;
   }

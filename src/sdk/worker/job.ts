@@ -37,11 +37,20 @@ export type Job<Input = unknown> = {
   /** Any JSON: shown with the job, at the next heartbeat. */
   progress(value: unknown): void;
   /**
+   * Adds to what this attempt has used: `job.used({ tokens: 812, usd: 0.0121 })` after each call of a model. It goes with
+   * heartbeats and with the result, whatever that says, and settles what the claim reserved in rates and budgets. Throws a
+   * RangeError for what is no amount.
+   */
+  used(amounts: Usage): void;
+  /**
    * For calls to something that `fenceGuard` protects. The resource is what only the newest holder may touch: the step of
    * this run by default. Throws when the job is no longer this worker's.
    */
   headers(resource?: string): Readonly<Record<string, string>>;
 };
+
+/** By unit, as workflows and budgets name it. */
+export type Usage = { readonly [unit: string]: number };
 
 /** What it returns is the step's output; what it throws fails the attempt. */
 export type Handler<Input = unknown, Output = unknown> = (job: Job<Input>) => Promise<Output> | Output;
@@ -103,6 +112,10 @@ export function traceHeaders(traceparent: string | undefined) {
   return traceparent === undefined ? {} : { headers: { traceparent } };
 }
 
+/** The server counts in millionths, and no further. */
+const millionths = 1_000_000;
+const amountMax = 9_007_199_254;
+
 /** A tenth of the lease, kept between the moment the work stops and the moment another worker may begin. */
 const marginFraction = 0.1;
 
@@ -121,6 +134,9 @@ export class HeldJob {
   #since: Instant;
   #leaseMs: number;
   #progress: unknown;
+  /** In millionths by unit: sums of whole numbers are exact. */
+  readonly #usage = new Map<string, number>();
+  #hasNewUsage = false;
   #cancelDeadline = () => {};
   #isClosed = false;
   #hasClaim = true;
@@ -190,8 +206,26 @@ export class HeldJob {
     this.#armDeadline();
   }
 
-  get hasProgress(): boolean {
-    return this.#progress !== undefined;
+  /** Something to tell with the next heartbeat. */
+  get hasNews(): boolean {
+    return this.#progress !== undefined || this.#hasNewUsage;
+  }
+
+  /** What the attempt has used up to now. */
+  get usage(): { readonly usage?: Usage } {
+    if (this.#usage.size === 0) return {};
+    const amounts = [...this.#usage].map(([unit, amount]) => [unit, amount / millionths] as const);
+    return { usage: Object.fromEntries(amounts) };
+  }
+
+  /** With a heartbeat: the total, so that one that is lost is made good by the next. */
+  takeUsage(): { readonly usage?: Usage } {
+    this.#hasNewUsage = false;
+    return this.usage;
+  }
+
+  putBackUsage(): void {
+    this.#hasNewUsage = this.#usage.size > 0;
   }
 
   takeProgress(): { readonly progress?: unknown } {
@@ -240,6 +274,18 @@ export class HeldJob {
     });
   }
 
+  #use(amounts: Usage): void {
+    for (const [unit, amount] of Object.entries(amounts)) {
+      if (!(amount >= 0 && amount <= amountMax))
+        throw new RangeError(`job.used: ${unit} must be a number from 0 to ${amountMax}, not ${amount}`);
+      // A thousandth of a millionth is what sums of decimals are off.
+      const more = Math.max(0, Math.ceil(amount * millionths - 0.001));
+      this.#usage.set(unit, (this.#usage.get(unit) ?? 0) + more);
+    }
+    this.#hasNewUsage = true;
+    this.#wantBeat();
+  }
+
   #view(): Job {
     const { claim } = this;
     const step = `${claim.run_id}:${claim.step_id}`;
@@ -270,6 +316,7 @@ export class HeldJob {
       },
       check,
       progress,
+      used: (amounts) => this.#use(amounts),
       headers(resource = step) {
         check();
         return fenceHeaders({ resource, fence: claim.fence, job: claim.job_id });

@@ -144,7 +144,7 @@ export function handBackOf(runtime: Runtime, held: HeldJob): Report {
   const { job_id, claim_token } = held.claim;
   const since = runtime.now();
   return {
-    ...reportOf(held, { job_id, claim_token, status: "handed_back" }),
+    ...reportOf(held, { job_id, claim_token, status: "handed_back", ...held.usage }),
     // A claim that has run out cannot be handed back.
     leftMs: () => Math.min(handBackMsMax - elapsedMs(since, runtime.now()), -held.overdueMs),
   };
@@ -210,10 +210,10 @@ function bytesOf(result: Result): number {
 
 /** The attempt fails, and says why: the same output would be refused again. */
 export function tooLarge<Item extends Report>(item: Item): Item {
-  const { job_id, claim_token } = item.result;
+  const { job_id, claim_token, usage } = item.result;
   const message = `the output is too large to be kept: ${item.bytes} bytes of JSON. Store it elsewhere and return where it is.`;
   const error = new JobFailed(message, { retryable: false, code: "output_too_large" });
-  const result = failure({ job_id, claim_token }, error);
+  const result = { ...failure({ job_id, claim_token }, error), ...(usage === undefined ? {} : { usage }) };
   return { ...item, result, bytes: bytesOf(result), reports: noReports() };
 }
 

@@ -254,7 +254,7 @@ class RunningWorker {
       this.#drop(held);
       return;
     }
-    const end = await this.#results.report(held, result);
+    const end = await this.#results.report(held, { ...result, ...held.usage });
     const jobId = held.claim.job_id;
     if (end.kind === "accepted") {
       this.#ended += 1;
