@@ -38,12 +38,16 @@ export type QueueOperations = {
       readonly queue: readonly RunHeader[];
     };
   };
-  /** Puts a run that waits at another place of its queue: before all others, or behind those of a priority. */
+  /**
+   * Puts a run that waits at another place of its queue: before all others, or behind those of a priority. `moveId` makes a repeat
+   * recognisable until the run's next move, also when it waits no more: the answer is `moved` again, and nothing happens.
+   */
   moveQueued: {
     request: {
       readonly tenant: TenantId;
       readonly runId: RunId;
       readonly to: "head" | number;
+      readonly moveId: string;
       readonly actor: string;
       readonly credential?: string;
     };
