@@ -44,13 +44,14 @@ export const queueCalls: ScriptCalls<keyof StoreOf<"queues">> = {
   },
   moveQueued: {
     keys: (keys) => [keys.start, keys.due],
-    args: ({ tenant, runId, to, actor, credential }, settings) => [
+    args: ({ tenant, runId, to, moveId, actor, credential }, settings) => [
       ...settingsArgs(settings),
       tenant,
       unencoded("run id", runId),
       String(to),
       actor,
       credentialWord(credential),
+      unencoded("move id", moveId),
     ],
     read: {
       moved: ([gate, woken]) => ({ gate: gate as GateId, ...parseWoken(woken) }),
