@@ -46,7 +46,8 @@ export function planGates(
 ): PlannedGates {
   const { atLimit: tenantAtLimit = "reject" } = settings;
   const own = flowControl?.gates ?? [];
-  if (own.length === 0 && tenantAtLimit === "reject") return nothingPlanned;
+  const releases = flowControl?.releases === true;
+  if (own.length === 0 && tenantAtLimit === "reject" && !releases) return nothingPlanned;
   const evaluator = newEvaluator(asked.input, work);
   const gates = own.map((gate) => ({ gate: gateIdOf(workflow, gate, evaluator), atLimit: gate.atLimit }));
   const priority = priorityOf(flowControl, asked, evaluator);
@@ -59,8 +60,11 @@ export function planGates(
     queueMax: flowControl?.queueMax ?? defaults.queueMax,
     deadlineMs: flowControl?.deadlineMs ?? defaults.deadlineMs,
     agingMs: flowControl?.agingMs ?? defaults.agingMs,
+    ...(releases ? { releases } : {}),
   };
-  return { kind: "planned", plan, mayWait: plan.gates.some(({ atLimit }) => atLimit !== "reject") };
+  // A run that begins with a wait gives its places back with the commit that begins it, which its admission is not then.
+  const mayWait = releases || plan.gates.some(({ atLimit }) => atLimit !== "reject");
+  return { kind: "planned", plan, mayWait };
 }
 
 export const nothingPlanned: PlannedGates = { kind: "planned", mayWait: false };

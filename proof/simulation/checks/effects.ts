@@ -71,6 +71,7 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
     case "heldGate":
     case "gateQueue":
     case "queued":
+    case "released":
       return tenant === undefined || scope === tenant;
   }
 }

@@ -53,6 +53,8 @@ export function moveQueued(context: Context, request: RequestOf<"moveQueued">): 
   const { gates } = state;
   if (gates?.waits === undefined) return { kind: "run_not_queued" };
   const gate = nextGate(gates);
+  // It is before all others already.
+  if (gates.released) return { kind: "moved", gate };
   const level = to === "head" ? headLevel : to;
   // It is there already, and nobody came after it: a repeat changes nothing.
   const { arrivals } = readQueue(context, tenant, gate) ?? {};

@@ -48,15 +48,16 @@ export function proveTenant(context: Context, tenant: TenantId) {
 /** What it looked at, up to `room` things, and after what to go on if there may be more. */
 type Looked = { readonly amount: number; readonly after?: string };
 type Stage = {
-  readonly kind: "active" | "queued" | "heldGate";
+  readonly kind: "active" | "queued" | "released" | "heldGate";
   /** Before the place at which the proof goes on; that of slots stood alone before there were others. */
-  readonly mark: "" | "queued " | "held ";
+  readonly mark: "" | "queued " | "released " | "held ";
   look(context: Context, tenant: TenantId, from: { after: string; room: number }, found: Found): Looked;
 };
 
 const stages: readonly Stage[] = [
   { kind: "active", mark: "", look: proveSlots },
   { kind: "queued", mark: "queued ", look: proveWaiting },
+  { kind: "released", mark: "released ", look: proveReleased },
   { kind: "heldGate", mark: "held ", look: proveHolders },
 ];
 
@@ -109,6 +110,26 @@ function proveWaiting(
     const { level = 0, sinceMs = 0 } = state.gates.waits ?? {};
     putState(context, joinQueue(context, leaveQueue(context, state, "gone"), { level, sinceMs }));
     found.repairs.push({ repair: "queue_restored", runId });
+  }
+  return looked(rows, from.room);
+}
+
+function proveReleased(
+  context: Context,
+  tenant: TenantId,
+  from: { after: string; room: number },
+  found: Found,
+) {
+  const rows = context.records.scan("released", tenant, from.after, from.room);
+  for (const { member } of rows) {
+    const runId = member.slice(17) as RunId;
+    const state = context.records.get("run", tenant, runId);
+    if (state?.gates?.released && state.gates.waits === undefined) {
+      proveRun(context, state, found);
+      continue;
+    }
+    context.records.erase("released", tenant, member);
+    found.repairs.push({ repair: "queue_left", runId });
   }
   return looked(rows, from.room);
 }

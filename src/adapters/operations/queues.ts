@@ -5,8 +5,10 @@ import {
   headLevel,
   type LevelHead,
   levels,
+  noFairnessKey,
   type QueuePlace,
   type RunGates,
+  returnLevel,
   tagAfter,
   virtualUnit,
 } from "../../domain/gates.ts";
@@ -141,7 +143,7 @@ export function isInQueue(context: Context, state: GatedRun): boolean {
 
 /** The best level that somebody waits at now, an operator's moves aside: what a run that holds a place there inherits. */
 export function bestLevelAt(context: Context, tenant: TenantId, gate: GateId): number {
-  const [best = 0] = levelsOf(readQueue(context, tenant, gate)).filter((level) => level !== headLevel);
+  const [best = 0] = levelsOf(readQueue(context, tenant, gate)).filter((level) => level < headLevel);
   return best;
 }
 
@@ -223,6 +225,12 @@ export function planVisit(context: Context, tenant: TenantId, gate: GateId, atMs
   putQueue(context, tenant, gate, atMs === undefined ? rest : { ...rest, dueAtMs: atMs });
 }
 
+/** The sweep finds the gate at once, unless it is planned already. */
+export function attend(context: Context, tenant: TenantId, gate: GateId): void {
+  const planned = readQueue(context, tenant, gate)?.dueAtMs;
+  if (planned === undefined) planVisit(context, tenant, gate, nowMs(context));
+}
+
 /** The gate at which a run waits, or would: it holds places in those before. */
 export function nextGate({ gates, held }: RunGates): GateId {
   const next = gates[held];
@@ -269,7 +277,8 @@ function tagBeforeAll({ records }: Context, scope: string): number {
 }
 
 function keyOf({ runId, gates }: GatedRun, level: number): string {
-  return level === headLevel ? runId : gates.fairnessKey;
+  if (level === headLevel) return runId;
+  return level === returnLevel ? noFairnessKey : gates.fairnessKey;
 }
 
 function sizeOf({ records }: Context, scope: string): number {

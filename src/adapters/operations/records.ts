@@ -134,8 +134,10 @@ export type RecordKinds = {
   lineKey: { readonly tag: number; readonly arrival: number };
   /** Members are `<key> <arrival, 16 digits> <run id>`. */
   queuedRun: Record<string, never>;
-  /** All runs of the tenant that wait: members are `<askedAtMs, 16 digits> <run id>`. */
+  /** All runs of the tenant that wait at gates: members are `<askedAtMs, 16 digits> <run id>`. */
   queued: Record<string, never>;
+  /** Those that have given their places back and wait for no gate: members as of `queued`. */
+  released: Record<string, never>;
   reservation: Reservation;
   /** Members are the sequence in 16 digits. */
   event: EventRow;
@@ -174,6 +176,7 @@ export const recordKinds = Object.keys({
   lineKey: 0,
   queuedRun: 0,
   queued: 0,
+  released: 0,
   reservation: 0,
   event: 0,
   trail: 0,

@@ -15,7 +15,8 @@ import { holderOf, visitLock } from "./locks.ts";
 import { proveTenant } from "./proofs.ts";
 import { planVisit } from "./queues.ts";
 import { type Context, nowMs, orderedNumber } from "./records.ts";
-import { appendEntry, putState, runLock, scopeOf, withAttention } from "./run-records.ts";
+import { bringEntry, isAway } from "./released.ts";
+import { putState, runLock, scopeOf, withAttention } from "./run-records.ts";
 import { removePart } from "./runs.ts";
 
 type Swept = Extract<OutcomeOf<"sweep">, { kind: "swept" }>;
@@ -116,7 +117,8 @@ function visitRun(context: Context, tenant: TenantId, subject: string, found: Fi
   const state = context.records.get("run", tenant, runId);
   if (state === undefined || state.entriesWaiting === 0) return;
   putState(context, withAttention(context, state, context.settings.attentionMs));
-  if (holderOf(context, tenant, runLock(runId)) === undefined) found.waiting.set(runId, { tenant, runId });
+  if (!isAway(state) && holderOf(context, tenant, runLock(runId)) === undefined)
+    found.waiting.set(runId, { tenant, runId });
 }
 
 function loseClaim(context: Context, tenant: TenantId, subject: string, found: Findings): void {
@@ -143,8 +145,10 @@ function fireTimer(context: Context, tenant: TenantId, subject: string, found: F
 function bring(context: Context, tenant: TenantId, runId: RunId, entry: InboxEntry, found: Findings): void {
   const state = context.records.get("run", tenant, runId);
   if (state === undefined || isTerminal(state.status)) return;
-  putState(context, appendEntry(context, state, entry));
-  if (holderOf(context, tenant, runLock(runId)) === undefined) found.waiting.set(runId, { tenant, runId });
+  const next = bringEntry(context, state, entry);
+  putState(context, next);
+  if (!isAway(next) && holderOf(context, tenant, runLock(runId)) === undefined)
+    found.waiting.set(runId, { tenant, runId });
 }
 
 function publishAgain(context: Context, tenant: TenantId, subject: string, found: Findings): void {
@@ -166,7 +170,7 @@ function removeEnded(context: Context, tenant: TenantId, subject: string): void 
 
 function endWaiting(context: Context, tenant: TenantId, subject: string, found: Findings): void {
   const state = context.records.get("run", tenant, subject as RunId);
-  if (state?.gates?.waits === undefined || state.gates.deadlineAtMs > nowMs(context)) return;
+  if (state?.gates?.waits === undefined || isAway(state) || state.gates.deadlineAtMs > nowMs(context)) return;
   const moves: Moves = { woken: [], freed: [] };
   const end = { status: "timed_out", reason: "queue_deadline_passed" } as const;
   endQueued(context, { ...state, gates: state.gates }, end, moves);

@@ -23,6 +23,7 @@ const migrations: ReadonlyArray<(database: Database) => void> = [
   orderKeysApart,
   allowPartialRows,
   addGates,
+  addReleased,
 ];
 
 const schemaVersion = migrations.length;
@@ -111,6 +112,8 @@ const gateKinds = [
   "queued",
 ] as const satisfies readonly RecordKind[];
 
+const releasedKinds = ["released"] as const satisfies readonly RecordKind[];
+
 function createAdmissionTables(database: Database): void {
   createRecordTables(database, admissionKinds);
 }
@@ -130,6 +133,7 @@ function addRuns(database: Database): void {
     ...holdingKinds,
     ...trailKinds,
     ...gateKinds,
+    ...releasedKinds,
   ];
   createRecordTables(
     database,
@@ -205,6 +209,11 @@ function allowPartialRows(): void {}
 /** Version 9 knew no gates but the tenant's own, at which nobody waited. */
 function addGates(database: Database): void {
   createRecordTables(database, gateKinds);
+}
+
+/** Version 10 knew no runs that give their places back. */
+function addReleased(database: Database): void {
+  createRecordTables(database, releasedKinds);
 }
 
 /** The others are kept in the order of their key: a row is found with one search, and neighbours are on one page. */

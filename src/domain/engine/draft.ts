@@ -16,6 +16,8 @@ import type { TenantId } from "../tenant.ts";
 import type { Allowance, CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { parseItem, parseOutsideKey, runRecordKey, stepRecordKey } from "./keys.ts";
 import {
+  isBusyWait,
+  isIdle,
   type RecordsKnown,
   type RunProgress,
   readStepRecord,
@@ -211,11 +213,13 @@ export function isNotifiedOnce(step: CompiledStep): boolean {
 }
 
 export function putStep(draft: Draft, id: string, record: StepRecord): void {
-  const before = draft.steps.get(id)?.status ?? "pending";
+  const known = draft.steps.get(id);
+  const before = known?.status ?? "pending";
   if (before !== record.status) {
     if (parseItem(id) === undefined) count(draft.run, before, record.status);
     else countItem(draft.run, before, record.status);
   }
+  if (releasesPlaces(draft)) countBusyWait(draft.run, known ?? untouched, record);
   draft.steps.set(id, record);
   draft.touched.add(id);
   draft.moves += 1;
@@ -224,6 +228,15 @@ export function putStep(draft: Draft, id: string, record: StepRecord): void {
 function count({ counts }: RunProgress, before: StepStatus, after: StepStatus): void {
   if (before !== "pending") counts[before] = (counts[before] ?? 0) - 1;
   if (after !== "pending") counts[after] = (counts[after] ?? 0) + 1;
+}
+
+function releasesPlaces({ compiled }: Draft): boolean {
+  return compiled.flowControl?.releases === true;
+}
+
+function countBusyWait(run: RunProgress, before: StepRecord, after: StepRecord): void {
+  const change = Number(isBusyWait(after)) - Number(isBusyWait(before));
+  if (change !== 0) run.busyWaits = (run.busyWaits ?? 0) + change;
 }
 
 function countItem(run: RunProgress, before: StepStatus, after: StepStatus): void {
@@ -356,6 +369,7 @@ export function toChange(
     cancelChildren: draft.cancelChildren,
     timeline: JSON.stringify(draft.events),
   };
+  if (releasesPlaces(draft) && isIdle(draft.run)) change.idle = true;
   const news = newsOf(draft.events);
   if (news !== undefined) change.news = news;
   return change;

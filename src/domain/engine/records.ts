@@ -142,6 +142,8 @@ export type RunProgress = {
   counts: Partial<Record<StepStatus, number>>;
   /** Open items of all `for_each` steps, which `counts` leaves out. */
   items?: { running: number; waiting: number };
+  /** Waiting steps that go on by themselves: their retry is due, or another run works for them. Counted where a run releases its places. */
+  busyWaits?: number;
   /** 0 before the start. */
   startedAtMs: number;
   endedAtMs?: number;
@@ -257,6 +259,16 @@ export function statusOfRun(run: RunProgress): RunStatus {
   const running = (run.counts.running ?? 0) + (run.items?.running ?? 0);
   const isBusy = running > 0 || run.work !== undefined || run.callOff !== undefined;
   return isBusy || (run.counts.waiting ?? 0) === 0 ? "running" : "waiting";
+}
+
+/** Nothing goes on before an approval, a delay or an operator lets it. */
+export function isIdle(run: RunProgress): boolean {
+  return statusOfRun(run) === "waiting" && (run.busyWaits ?? 0) === 0;
+}
+
+/** Whether a step waits for what goes on by itself. */
+export function isBusyWait({ status, waitingFor }: StepRecord): boolean {
+  return status === "waiting" && (waitingFor === "retry" || waitingFor === "child_run");
 }
 
 /** What an unfinished step of an ended run is shown as: its record is not rewritten, which keeps the end of a run cheap. */

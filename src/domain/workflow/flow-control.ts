@@ -52,9 +52,13 @@ export type FlowControl = {
   readonly queueMax?: number;
   readonly deadlineMs?: number;
   readonly agingMs?: number;
+  /** A run that waits for an approval or a delay gives its places back. */
+  readonly releases?: true;
 };
 
-export const flowControlFields = ["concurrency", "priority", "fairness", "queue"] as const;
+export const flowControlFields = ["concurrency", "priority", "fairness", "queue", "slots"] as const;
+
+export const slotsChoices = ["keep", "release_while_waiting"] as const;
 
 /** As many runs as a gate may have at once, or as may wait at one. */
 const runsMax = 1_000_000;
@@ -65,8 +69,15 @@ export function readFlowControl(reading: Reading, work: Work): FlowControl | und
   const priority = readPriority(reading, work);
   const fairness = readFairness(reading, work);
   const queue = readQueue(reading);
+  const slots = choiceField(reading, "slots", slotsChoices);
   if (flowControlFields.every((name) => fieldOf(reading, name) === undefined)) return undefined;
-  return { gates, priority, ...(fairness === undefined ? {} : { fairness }), ...queue };
+  return {
+    gates,
+    priority,
+    ...(fairness === undefined ? {} : { fairness }),
+    ...queue,
+    ...(slots === "release_while_waiting" ? { releases: true } : {}),
+  };
 }
 
 function readGates(outer: Reading, work: Work): readonly GateDefinition[] {

@@ -22,6 +22,7 @@ import { lockStrategyCases } from "./lock-strategy-cases.ts";
 import { proposalCases } from "./proposal-cases.ts";
 import { queueCases } from "./queue-cases.ts";
 import { quotaCases } from "./quota-cases.ts";
+import { releasedCases } from "./released-cases.ts";
 import { repairCases } from "./repair-cases.ts";
 import { retryCases, retryKeyCases } from "./retry-cases.ts";
 import { runCases } from "./run-cases.ts";
@@ -69,6 +70,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...gateCases,
       ...newestCases,
       ...queueCases,
+      ...releasedCases,
       ...approvalCases,
       ...documentCases,
       ...listingCases,
