@@ -19,6 +19,7 @@ import {
   applyAll,
   approvalOf,
   cancelOf,
+  commit,
   decisionOf,
   deliver,
   deliverAndOwn,
@@ -255,13 +256,15 @@ export const releasedCases = checked([
         const request = approvalOf(runId, { step: `s${round}`, approvalId: `${runId}:s${round}@1` as never });
         await applyAll(harness, runId, { status: "waiting", idle: true, approvals: [request] });
         assert.deepEqual(await gatesOf(harness, runId), away);
-        const owned = only(
-          await deliver(harness, runId, decisionOf(harness, request.approvalId)),
-          "delivered",
-        );
-        assert.equal(owned.run.kind, "owned");
+        const decision = decisionOf(harness, request.approvalId);
+        const { guard, header } = await deliverAndOwn(harness, runId, decision);
         assert.deepEqual(await gatesOf(harness, runId), back);
-        await applyAll(harness, runId, { status: "running" });
+        const going = {
+          expectedVersion: header.version,
+          consumed: 1,
+          change: { status: "running" },
+        } as const;
+        only(await commit(harness, runId, guard, going), "committed");
       }
       await endRun(harness, runId);
       assert.deepEqual(await shown(harness, crm), { holders: [], queue: [] });

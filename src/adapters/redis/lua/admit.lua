@@ -85,7 +85,7 @@ local function perform(ARGV)
   --@include judge-gates
   if refused then return refused end
   local runQuota = tonumber(settings.activeMax) or activeMax
-  if known.active + waitingInAll >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
+  if known.active + waitingInAll + releasedInAll >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
   --@include insert-run
   if not entered then return { "admitted", now, status, active, limit, claims, keysKept, early } end
   local woken = {}
