@@ -8,6 +8,7 @@ import { freePlaces, hasRoom, heldBy, placeMember, putPlace } from "./gates.ts";
 import { attend, type GatedRun, joinQueue, leaveQueue, readQueue } from "./queues.ts";
 import { type Context, nowMs, type StoredRun } from "./records.ts";
 import { appendEntry } from "./run-records.ts";
+import { readTenant } from "./tenants.ts";
 
 /** After a change that leaves nothing to do but wait, and with nothing in the inbox. The caller stores the state, and hands on what it held. */
 export function releaseIfIdle(context: Context, state: StoredRun, { idle }: RunChange): StoredRun {
@@ -84,6 +85,7 @@ function goBack(context: Context, state: GatedRun): GatedRun {
 }
 
 function isOpenToReturn(context: Context, tenant: TenantId, gate: GateId): boolean {
+  if (readTenant(context, tenant).settings.stopped === true) return false;
   const queue = readQueue(context, tenant, gate);
   return hasRoom(context, tenant, gate) && queue?.levels[returnLevel] === undefined;
 }

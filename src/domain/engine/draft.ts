@@ -14,10 +14,9 @@ import type {
 } from "../run.ts";
 import type { TenantId } from "../tenant.ts";
 import type { Allowance, CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
+import { countBusyWait, isIdle, releasesPlaces } from "./idle.ts";
 import { parseItem, parseOutsideKey, runRecordKey, stepRecordKey } from "./keys.ts";
 import {
-  isBusyWait,
-  isIdle,
   type RecordsKnown,
   type RunProgress,
   readStepRecord,
@@ -219,7 +218,7 @@ export function putStep(draft: Draft, id: string, record: StepRecord): void {
     if (parseItem(id) === undefined) count(draft.run, before, record.status);
     else countItem(draft.run, before, record.status);
   }
-  if (releasesPlaces(draft)) countBusyWait(draft.run, known ?? untouched, record);
+  if (releasesPlaces(draft.compiled)) countBusyWait(draft.run, known ?? untouched, record);
   draft.steps.set(id, record);
   draft.touched.add(id);
   draft.moves += 1;
@@ -228,15 +227,6 @@ export function putStep(draft: Draft, id: string, record: StepRecord): void {
 function count({ counts }: RunProgress, before: StepStatus, after: StepStatus): void {
   if (before !== "pending") counts[before] = (counts[before] ?? 0) - 1;
   if (after !== "pending") counts[after] = (counts[after] ?? 0) + 1;
-}
-
-function releasesPlaces({ compiled }: Draft): boolean {
-  return compiled.flowControl?.releases === true;
-}
-
-function countBusyWait(run: RunProgress, before: StepRecord, after: StepRecord): void {
-  const change = Number(isBusyWait(after)) - Number(isBusyWait(before));
-  if (change !== 0) run.busyWaits = (run.busyWaits ?? 0) + change;
 }
 
 function countItem(run: RunProgress, before: StepStatus, after: StepStatus): void {
@@ -369,7 +359,7 @@ export function toChange(
     cancelChildren: draft.cancelChildren,
     timeline: JSON.stringify(draft.events),
   };
-  if (releasesPlaces(draft) && isIdle(draft.run)) change.idle = true;
+  if (releasesPlaces(draft.compiled) && isIdle(draft.run)) change.idle = true;
   const news = newsOf(draft.events);
   if (news !== undefined) change.news = news;
   return change;

@@ -58,7 +58,7 @@ export type FlowControl = {
 
 export const flowControlFields = ["concurrency", "priority", "fairness", "queue", "slots"] as const;
 
-export const slotsChoices = ["keep", "release_while_waiting"] as const;
+const slotsChoices = ["keep", "release_while_waiting"] as const;
 
 /** As many runs as a gate may have at once, or as may wait at one. */
 const runsMax = 1_000_000;

@@ -5,6 +5,7 @@ import {
   cancelQueued,
   checked,
   endRun,
+  handOn,
   named,
   runAt,
   shown,
@@ -304,6 +305,23 @@ export const releasedCases = checked([
       assert.equal(replacing.kind, "queued");
       assert.deepEqual(await statuses(harness, [begun]), ["waiting"]);
       assert.deepEqual(await endRun(harness, holder), [begun]);
+    },
+  },
+  {
+    name: "a stopped tenant gives no place back; when it goes on, the sweep does",
+    async check(harness) {
+      await narrow(harness);
+      const runId = await parked(harness);
+      await harness.set({ maxConcurrentRuns: 1, gates: { crm: { max: 1 } }, stopped: true });
+      const { run } = only(await approve(harness, runId), "delivered");
+      assert.equal(run.kind, "handed_over");
+      await harness.set({ maxConcurrentRuns: 1, gates: { crm: { max: 1 } } });
+      const { gates } = await sweepUntil(harness, ({ gates }) => gates.length > 0);
+      assert.deepEqual(
+        gates.map(({ gate }) => gate),
+        [crm],
+      );
+      assert.deepEqual((await handOn(harness, crm)).woken, [runId]);
     },
   },
   {

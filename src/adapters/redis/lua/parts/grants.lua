@@ -153,7 +153,7 @@ local function goBack(known, run)
   for index = run.held + 1, #run.gates do
     local gate = gates.of(known, run.gates[index].id)
     local isTaken = redis.call("HEXISTS", gate.queueKey, "virtual:" .. queues.returnLevel) == 1
-    if isTaken or not gates.hasRoom(known, gate) then return queues.join(known, gate, run, queues.returnLevel, nowMs) end
+    if isTaken or settingsOf(known).stopped or not gates.hasRoom(known, gate) then return queues.join(known, gate, run, queues.returnLevel, nowMs) end
     takeBack(known, run, gate)
   end
   run.away = false
