@@ -120,10 +120,15 @@ export function nameGates(settings: TenantSettings): TenantSettings {
 }
 
 /** When the faults are over, and before everything has ended: places are handed on, and nothing is merely let through. */
-export function peacefulGates({ clientsPerGateway, lockUsers, gates, tight }: Swarm): TenantSettings {
+export function peacefulGates({
+  clientsPerGateway,
+  lockUsersPerGateway,
+  gates,
+  tight,
+}: Swarm): TenantSettings {
   if (gates === undefined) return tight ? { maxConcurrentRuns: 1 } : {};
   // Runs without a workflow have nobody who ends them by now.
-  const mayBeBare = clientsPerGateway > 0 || lockUsers > 0;
+  const mayBeBare = clientsPerGateway > 0 || lockUsersPerGateway > 0;
   const own = mayBeBare ? {} : { maxConcurrentRuns: tight ? 1 : 2 };
   return nameGates({ ...own, atLimit: "queue" });
 }

@@ -115,7 +115,7 @@ describe("the file", () => {
     expect(await store.admit(admission(1), call)).toMatchObject({ active: 2, limit: 3 });
     await store.close();
     const again = await openCoreIn(directory);
-    expect(again.database.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 10 });
+    expect(again.database.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 11 });
     again.close();
   });
 

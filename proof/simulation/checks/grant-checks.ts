@@ -268,16 +268,10 @@ export class GrantChecks {
     const isAway = records.get("run", tenant, runId)?.gates?.released === true;
     // A retry is also told so when as many wait as may, or when somebody has a run above it (ADR 45): then it hears no name.
     const isFull = run.kind === "run_busy" && isRetry(request) && run.instance === "";
-    if (
-      (run.kind === "run_busy" && !isFull) ||
-      (run.kind === "handed_over" && name === "takeRun" && !isAway)
-    ) {
-      mustHold(
-        held && last.token !== take.token,
-        "INV-15",
-        () => `${where} is busy, but nobody else holds it`,
-      );
-    }
+    const isHandedOver = run.kind === "handed_over" && name === "takeRun" && !isAway;
+    const what = () => `${where} is busy, but nobody else holds it`;
+    if (isHandedOver || (run.kind === "run_busy" && !isFull))
+      mustHold(held && last.token !== take.token, "INV-15", what);
     if (run.kind === "handed_over" && held) this.#marks.hit("handed_over");
   }
 

@@ -14,9 +14,10 @@ import type {
 } from "../run.ts";
 import type { TenantId } from "../tenant.ts";
 import type { Allowance, CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
-import { countBusyWait, isIdle, releasesPlaces } from "./idle.ts";
 import { parseItem, parseOutsideKey, runRecordKey, stepRecordKey } from "./keys.ts";
 import {
+  countBusyWait,
+  isIdle,
   type RecordsKnown,
   type RunProgress,
   readStepRecord,
@@ -218,7 +219,7 @@ export function putStep(draft: Draft, id: string, record: StepRecord): void {
     if (parseItem(id) === undefined) count(draft.run, before, record.status);
     else countItem(draft.run, before, record.status);
   }
-  if (releasesPlaces(draft.compiled)) countBusyWait(draft.run, known ?? untouched, record);
+  if (draft.compiled.flowControl?.releases) countBusyWait(draft.run, known ?? untouched, record);
   draft.steps.set(id, record);
   draft.touched.add(id);
   draft.moves += 1;
@@ -359,7 +360,7 @@ export function toChange(
     cancelChildren: draft.cancelChildren,
     timeline: JSON.stringify(draft.events),
   };
-  if (releasesPlaces(draft.compiled) && isIdle(draft.run)) change.idle = true;
+  if (draft.compiled.flowControl?.releases && isIdle(draft.run)) change.idle = true;
   const news = newsOf(draft.events);
   if (news !== undefined) change.news = news;
   return change;

@@ -261,6 +261,21 @@ export function statusOfRun(run: RunProgress): RunStatus {
   return isBusy || (run.counts.waiting ?? 0) === 0 ? "running" : "waiting";
 }
 
+/** Nothing goes on before an approval, a delay or an operator lets it. */
+export function isIdle(run: RunProgress): boolean {
+  return statusOfRun(run) === "waiting" && (run.busyWaits ?? 0) === 0;
+}
+
+export function countBusyWait(run: RunProgress, before: StepRecord, after: StepRecord): void {
+  const change = Number(isBusyWait(after)) - Number(isBusyWait(before));
+  if (change !== 0) run.busyWaits = (run.busyWaits ?? 0) + change;
+}
+
+/** A step that waits for what goes on by itself: its retry, or another run. */
+function isBusyWait({ status, waitingFor }: StepRecord): boolean {
+  return status === "waiting" && (waitingFor === "retry" || waitingFor === "child_run");
+}
+
 /** What an unfinished step of an ended run is shown as: its record is not rewritten, which keeps the end of a run cheap. */
 export function shownStatus(record: StepRecord, run: RunProgress | undefined): StepStatus {
   if (record.status !== "pending" || run?.ended === undefined) return record.status;
