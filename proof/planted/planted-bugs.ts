@@ -31,6 +31,7 @@ import { plantedPublicLockBugs } from "./patches/public-lock-bugs.ts";
 import { plantedQueueBugs } from "./patches/queue-bugs.ts";
 import { plantedQuotaBugs } from "./patches/quota-bugs.ts";
 import { plantedRedisBugs } from "./patches/redis-bugs.ts";
+import { plantedReleaseBugs } from "./patches/release-bugs.ts";
 import { plantedRememberedBugs } from "./patches/remembered-bugs.ts";
 import { plantedRepairBugs } from "./patches/repair-bugs.ts";
 import { plantedRunBugs } from "./patches/run-bugs.ts";
@@ -89,6 +90,7 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedLanguageBugs,
   ...plantedRedisBugs,
   ...plantedRememberedBugs,
+  ...plantedReleaseBugs,
   ...plantedRepairBugs,
   ...plantedRunBugs,
   ...plantedSchemaBugs,

@@ -97,6 +97,7 @@ export function drawFlowControl(random: SeededRandom, id: string, load: GateLoad
     ...random.pick([{}, { priority: 8 }, { priority: "${input.n}" }]),
     ...(random.chance(0.7) ? { fairness: { key: "${input.list[0]}", weight: random.integer(1, 3) } } : {}),
     queue,
+    ...(random.chance(0.4) ? { slots: "release_while_waiting" } : {}),
   };
 }
 
@@ -119,9 +120,15 @@ export function nameGates(settings: TenantSettings): TenantSettings {
 }
 
 /** When the faults are over, and before everything has ended: places are handed on, and nothing is merely let through. */
-export function peacefulGates({ clientsPerGateway, gates, tight }: Swarm): TenantSettings {
+export function peacefulGates({
+  clientsPerGateway,
+  lockUsersPerGateway,
+  gates,
+  tight,
+}: Swarm): TenantSettings {
   if (gates === undefined) return tight ? { maxConcurrentRuns: 1 } : {};
   // Runs without a workflow have nobody who ends them by now.
-  const own = clientsPerGateway > 0 && !tight ? {} : { maxConcurrentRuns: tight ? 1 : 2 };
+  const mayBeBare = clientsPerGateway > 0 || lockUsersPerGateway > 0;
+  const own = mayBeBare ? {} : { maxConcurrentRuns: tight ? 1 : 2 };
   return nameGates({ ...own, atLimit: "queue" });
 }

@@ -113,6 +113,8 @@ function whyStuck({ records, known }: World, { tenant, runId, status }: KnownRun
   const scope = `${tenant}/${runId}`;
   if (status === "queued") return new Violation("INV-37", `${runId} waits for its places for ever`);
   const entries = records.size("inbox", scope);
+  if (records.get("run", tenant, runId)?.gates?.released && entries > 0)
+    return new Violation("INV-37", `${runId} waits for ever to come back`);
   if (entries > 0) return new Violation("INV-23", `${entries} entries wait in ${runId}, which is ${status}`);
   const open = records.scan("job", scope, "", 1_000).map(({ value }) => value);
   const job = open.find(

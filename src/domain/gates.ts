@@ -39,6 +39,8 @@ export type GatesPlan = {
   readonly deadlineMs: number;
   /** A run that waits at the head of its level counts one level higher after each such span. */
   readonly agingMs: number;
+  /** It gives its places back while it waits for an approval or a delay, and takes them again before it goes on. */
+  readonly releases?: true;
 };
 
 /** What a stored run knows of its gates. */
@@ -49,12 +51,14 @@ export type RunGates = Omit<GatesPlan, "queueMax" | "deadlineMs"> & {
   readonly deadlineAtMs: number;
   /** It holds places in so many of them, from the first on: in all of them once it is admitted. */
   readonly held: number;
-  /** It waits for a place in the next one; absent once it is admitted. */
+  /** It waits for a place in the next one; absent once it has them all. */
   readonly waits?: QueuePlace;
   /** It waits for its rate, before its first gate, until then; absent afterwards. */
   readonly startsAtMs?: number;
   /** The rate that makes it wait. */
   readonly rate?: RateId;
+  /** It has begun, and has given its places back. Nobody applies its entries before it has them again. */
+  readonly released?: true;
 };
 
 export type QueuePlace = {
@@ -73,10 +77,16 @@ export const gatesPerWorkflowMax = 4;
 /** Above all priorities: an operator moved the run there, or its gate keeps only the newest. */
 export const headLevel = 10;
 
+/**
+ * Above everything: runs that go on, in the order in which they came back. They finish what was begun, and there is an end to
+ * them: those that may come back have begun before.
+ */
+export const returnLevel = 11;
+
 /** All levels, the highest first. */
 export const levels: readonly number[] = Array.from(
-  { length: headLevel + 1 },
-  (_, index) => headLevel - index,
+  { length: returnLevel + 1 },
+  (_, index) => returnLevel - index,
 );
 
 /** What is granted to one key moves its tag on by this over its weight: without remainder for weights up to 16. */

@@ -61,8 +61,9 @@ export function planGates(
   work?: Allowance,
 ): PlannedGates {
   const { atLimit: tenantAtLimit = "reject", startRate } = settings;
-  const { gates: own = [], rates: ownRates = [], budgets: ownBudgets = [] } = flowControl ?? {};
-  if (own.length + ownRates.length + ownBudgets.length === 0 && !letsWait(settings)) {
+  const { gates: own = [], rates: ownRates = [], budgets: ownBudgets = [], releases } = flowControl ?? {};
+  const isPlain = own.length + ownRates.length + ownBudgets.length === 0 && releases !== true;
+  if (isPlain && !letsWait(settings)) {
     if (startRate === undefined) return nothingPlanned;
     return { ...nothingPlanned, rates: [tenantRate(startRate)] };
   }
@@ -71,9 +72,9 @@ export function planGates(
   const rates = ownRates.map((rate) => rateOf(workflow, rate, evaluator));
   if (startRate !== undefined) rates.push(tenantRate(startRate));
   const budgets = ownBudgets.map((budget) => budgetOf(workflow, budget, evaluator));
-  const mayWait = [...gates, { atLimit: tenantAtLimit }, ...rates].some(
-    ({ atLimit }) => atLimit !== "reject",
-  );
+  const waits = [...gates, { atLimit: tenantAtLimit }, ...rates].some(({ atLimit }) => atLimit !== "reject");
+  // A run that begins with a wait gives its places back with the commit that begins it, which its admission is not then.
+  const mayWait = waits || releases === true;
   const needsPlan = own.length > 0 || mayWait;
   const plan = needsPlan
     ? { gates: [...inOrder(gates), { gate: tenantGate, atLimit: tenantAtLimit }] }
@@ -86,6 +87,7 @@ export function planGates(
     queueMax: flowControl?.queueMax ?? defaults.queueMax,
     deadlineMs: flowControl?.deadlineMs ?? defaults.deadlineMs,
     agingMs: flowControl?.agingMs ?? defaults.agingMs,
+    ...(releases === true ? { releases } : {}),
   };
   return { ...planned, plan: { ...plan, ...order, ...terms } };
 }

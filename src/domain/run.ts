@@ -97,6 +97,8 @@ export function parseRunId(text: string): RunId | undefined {
 
 export type RunChange = {
   readonly status: RunStatus;
+  /** The run gives its places back until something happens to it: it waits, and has asked for that. */
+  readonly idle?: true;
   /** Records to write; the others stay as they are. */
   readonly records: readonly RunRecord[];
   /** Jobs to enqueue. */

@@ -28,12 +28,13 @@ export function changeOf(scene: Scene, version: number): RunChange {
   return {
     ...unchanged,
     status: change.status,
+    ...(change.status === "waiting" ? { idle: true as const } : {}),
     timeline: `[${step}, {}]`,
     records: [{ key: `step/${command.pick % 2}`, body: `{"at": ${step}}` }],
     jobs: Array.from({ length: change.jobs }, (_, index) => jobSpec(scene, index, version)),
     voidJobs: change.voidsJob ? facts.jobs.slice(0, 2) : [],
     releaseJobs: change.releasesJobs ? facts.jobs.slice(-3).map((jobId) => ({ jobId, topic: "any" })) : [],
-    timers: [...(timer(1) ? ["t0"] : []), ...(timer(2) ? ["t1"] : [])].map((timerId) => ({
+    timers: [...(timer(1) ? ["t0"] : []), ...(timer(2) ? ["deadline"] : [])].map((timerId) => ({
       timerId,
       dueAtMs,
     })),

@@ -37,6 +37,7 @@ type GatesChoice = {
   readonly priority: number;
   readonly fairnessKey: string;
   readonly weight: number;
+  readonly releases: boolean;
   readonly queueMax: number;
   readonly deadline: Ttl;
   /** Of a gate whose limit is saved. */

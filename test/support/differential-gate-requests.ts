@@ -26,7 +26,7 @@ function queueAt(command: CallCommand): GateId {
 
 export function queuePlanOf({ run, plan }: CallCommand): { readonly gates?: GatesPlan } {
   if (plan === undefined) return {};
-  const { mask, atLimits, priority, fairnessKey, weight, queueMax, deadline } = plan;
+  const { mask, atLimits, priority, fairnessKey, weight, releases, queueMax, deadline } = plan;
   const chosen = queuesOf(`w${run % 2}`).map((gate, index) => ({
     gate,
     atLimit: atLimits[index] ?? "queue",
@@ -34,7 +34,10 @@ export function queuePlanOf({ run, plan }: CallCommand): { readonly gates?: Gate
   const gates = chosen.filter(({ gate }, index) => gate === tenantGate || (mask & (1 << index)) !== 0);
   const deadlineMs = ttls[deadline];
   return {
-    gates: { gates, priority, fairnessKey, weight, queueMax, deadlineMs, agingMs: 100 },
+    gates: {
+      ...{ gates, priority, fairnessKey, weight, queueMax, deadlineMs, agingMs: 100 },
+      ...(releases ? { releases } : {}),
+    },
   };
 }
 
@@ -62,6 +65,7 @@ export function planOf(
     gates: plans,
     ...{ priority: pick, fairnessKey: `f${fingerprint}`, weight: 1 + token },
     ...{ queueMax: page, deadlineMs: ttls[ttl], agingMs: 60_000 },
+    ...(has(32) ? { releases: true as const } : {}),
   };
 }
 

@@ -357,7 +357,7 @@ function entryOf(scene: Scene): NewEntry {
     case "cancel":
       return { kind: "cancel", entryId, actor: "c d", reason: 'no "need"' };
     case "timer":
-      return { kind: "timer", entryId, timerId: `t${command.pick % 2}` };
+      return { kind: "timer", entryId, timerId: command.pick % 2 === 0 ? "t0" : "deadline" };
     case "retry":
       return {
         ...{ kind: "retry", entryId, letterId: letterId(scene) },

@@ -24,6 +24,8 @@ const elsewhere: Readonly<Record<string, string>> = {
   "proofs.ts left > 0": "gate-proofs.test.ts: 130 places, of which one visit proves a hundred",
   "proofs.ts nextKeyMs < nowMs(context)":
     "key-cases.ts: 130 expired keys, of which one visit forgets a hundred",
+  "queues.ts level < headLevel": "queue-cases.ts: an operator's move is inherited by nobody",
+  "released.ts entriesWaiting > 0": "released-cases.ts: a run keeps its places while entries wait",
   "queues.ts level >= fromLevel": "queue-cases.ts: the position among levels",
   "queues.ts tries < movesMax": "a loop over what does not wait there",
   "queues.ts order.length < limit": "queue-cases.ts: as many as asked for",

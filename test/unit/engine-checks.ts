@@ -8,7 +8,7 @@ import {
   readStepRecord,
   type StepStatus,
 } from "../../src/domain/engine/records.ts";
-import { isTerminal } from "../../src/domain/run.ts";
+import { isTerminal, type RunChange } from "../../src/domain/run.ts";
 import type { World } from "./engine-world.ts";
 
 const none = { running: 0, waiting: 0 };
@@ -27,6 +27,20 @@ export function checkCounts(world: World): void {
   );
   assert.deepEqual(run.items ?? none, openItems(world));
   if (run.work === undefined && run.callOff === undefined) checkControllers(world);
+}
+
+/** Counted anew from all steps: nothing runs, and nothing waits for a retry or for another run. */
+export function checkIdle(world: World, { idle, status }: RunChange): void {
+  if (world.compiled.flowControl?.releases !== true) return;
+  const open = [...world.records].flatMap(([key, body]) => {
+    const { status, waitingFor = "" } = key.startsWith("step/")
+      ? readStepRecord(body)
+      : { status: "pending" };
+    return status === "running" || (status === "waiting" && /^(retry|child_run)$/.test(waitingFor))
+      ? [key]
+      : [];
+  });
+  assert.equal(idle === true, status === "waiting" && open.length === 0, `${status}: ${open.join(", ")}`);
 }
 
 function openItems(world: World): typeof none {

@@ -38,7 +38,8 @@ export function oracleOf(drawn: DrawnWorkflows, seed: number): Oracle {
 }
 
 export function compileText(id: string, text: JsonValue): CompiledDefinition {
-  const reading = readDefinition(text);
+  // All of them ask for it: every change then says whether the run only waits, and the world counts that anew.
+  const reading = readDefinition({ ...(text as object), slots: "release_while_waiting" });
   if (reading.kind === "invalid") {
     throw new Error(`${JSON.stringify(reading.problems)} in ${JSON.stringify(text, undefined, 1)}`);
   }

@@ -37,7 +37,7 @@ import {
 } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { CompiledDefinition } from "../../src/domain/workflow/compiled.ts";
-import { checkCounts, checkNothingLeft, statesInHand } from "./engine-checks.ts";
+import { checkCounts, checkIdle, checkNothingLeft, statesInHand } from "./engine-checks.ts";
 
 export const runId = parseRunId("run_07_abcdefgh12") as RunId;
 export const tenant = "acme" as TenantId;
@@ -107,6 +107,8 @@ export class World {
   /** Off for runs of a thousand steps, where looking at all of them after each commit would take minutes. */
   countsEachCommit = true;
   isCancelling = false;
+  /** The last commit said that the run only waits. */
+  isIdle = false;
   private readonly limits: EngineLimits;
   private entryCount = 0;
 
@@ -319,6 +321,8 @@ export class World {
     this.peak.recordsWritten = Math.max(this.peak.recordsWritten, change.records.length);
     this.peak.jobs = Math.max(this.peak.jobs, change.jobs.length);
     if (this.countsEachCommit || isTerminal(this.status)) checkCounts(this);
+    if (this.countsEachCommit) checkIdle(this, change);
+    this.isIdle = change.idle === true;
     if (!isTerminal(this.status)) return;
     checkNothingLeft(this);
     if (wasOpen) this.tellParent(this.status);

@@ -114,8 +114,8 @@ export const plantedTreeBugs: readonly TextPatch[] = [
     "child-reopened-without-its-parent",
     "the retry of a child's letter opens the child alone: nobody waits for its end",
     reopening,
-    `    putState(context, appendEntry(context, open, waits));`,
-    `    if (run === open) putState(context, appendEntry(context, open, waits));`,
+    `    putState(context, bringEntry(context, open, waits));`,
+    `    if (run === open) putState(context, bringEntry(context, open, waits));`,
   ),
   bug(
     "child-reopened-without-its-parent-lua",

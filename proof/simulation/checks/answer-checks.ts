@@ -34,13 +34,14 @@ export class AnswerChecks {
     if (tenant === undefined) return true;
     const { boundKeys, phantoms, settings, unfinished } = this.#known.tenant(tenant);
     const { maxConcurrentRuns: limit, stopped } = settings;
+    const sizeOf = (kind: "queued" | "released") => execution.records.size(kind, tenant);
     if (outcome.kind === "tenant_stopped") return stopped === true;
     if (execution.name === "listActive" && execution.outcome.kind === "listed") {
       const ghosts = [...phantoms].map((member) => member.slice(17));
       return execution.outcome.runIds.every((runId) => unfinished.has(runId) || ghosts.includes(runId));
     }
     if (outcome.kind === "quota_reached" && outcome.quota === "active_runs")
-      return unfinished.size + phantoms.size + execution.records.size("queued", tenant) >= outcome.limit;
+      return unfinished.size + phantoms.size + sizeOf("queued") + sizeOf("released") >= outcome.limit;
     if (outcome.kind === "idempotency_quota_reached") {
       const live = [...boundKeys.values()].filter(({ expiresAtMs }) => expiresAtMs === undefined);
       return live.length >= outcome.quota;

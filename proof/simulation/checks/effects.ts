@@ -86,6 +86,7 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
     case "rateLevel":
     case "ledger":
     case "parkedLine":
+    case "released":
       return tenant === undefined || scope === tenant;
   }
 }

@@ -1,6 +1,12 @@
 // Gates by the runs themselves: who holds a place and who waits where, against what the store counts by (INV-31, 32, 33, 37).
 import type { StoredRun } from "../../../src/adapters/operations/records.ts";
-import { type GateId, limitPlaceOf, settingsLimit, tenantGate } from "../../../src/domain/gates.ts";
+import {
+  type GateId,
+  limitPlaceOf,
+  type RunGates,
+  settingsLimit,
+  tenantGate,
+} from "../../../src/domain/gates.ts";
 import { isTerminal, type RunId } from "../../../src/domain/run.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
@@ -24,7 +30,17 @@ export type Move = {
 
 /** What may show in a tenant's gates. */
 const kindsOfGates: ReadonlySet<Change["kind"]> = new Set<Change["kind"]>([
-  ...(["run", "place", "heldGate", "gateQueue", "line", "lineKey", "queuedRun", "queued"] as const),
+  ...([
+    "run",
+    "place",
+    "heldGate",
+    "gateQueue",
+    "line",
+    "lineKey",
+    "queuedRun",
+    "queued",
+    "released",
+  ] as const),
   ...(["active", "tenant"] as const),
 ]);
 
@@ -189,6 +205,13 @@ export class GateChecks {
     for (const { before, after, state } of moves) {
       const status = state?.status;
       if (before === undefined && after?.waiting !== undefined) this.#marks.hit("run_queued");
+      if (after?.released && !before?.released) this.#marks.hit("places_released");
+      if (before?.released && after?.released && before.waiting === undefined && after.waiting !== undefined)
+        this.#marks.hit("run_waits_to_come_back");
+      if (before?.released && after?.released === false) {
+        this.#marks.hit(after.held.length > 0 ? "run_came_back" : "run_went_on_without_places");
+        continue;
+      }
       if (before?.waiting === undefined) continue;
       if (after !== undefined && after.waiting === undefined) this.#marks.hit("queued_run_admitted");
       if (after?.waiting !== undefined && after.held.length > before.held.length)
@@ -229,11 +252,23 @@ function checkRun({ name }: StoreExecution, state: StoredRun): void {
   const what = () => `${name} left ${runId} ${status}, with ${held} of ${ids.length} places`;
   const waitsAtGate = waits !== undefined;
   const waitsForRate = startsAtMs !== undefined;
-  if (isTerminal(status)) mustHold(held === 0 && !waitsAtGate && !waitsForRate, "INV-33", what);
-  else if (status !== "queued")
-    mustHold(!waitsAtGate && !waitsForRate && held === ids.length, "INV-33", what);
-  else if (waitsForRate) mustHold(!waitsAtGate && held === 0, "INV-33", what);
+  const waitsForNothing = !waitsAtGate && !waitsForRate;
+  if (isTerminal(status)) mustHold(held === 0 && waitsForNothing, "INV-33", what);
+  else if (gates.released) checkReleased(name, state, gates);
+  else if (status !== "queued") {
+    // A cancel and the run's own deadline do not wait for places.
+    const hasNone = gates.releases === true && held === 0;
+    mustHold(waitsForNothing && (held === ids.length || hasNone), "INV-33", what);
+  } else if (waitsForRate) mustHold(!waitsAtGate && held === 0, "INV-33", what);
   else mustHold(waitsAtGate && held < ids.length, "INV-33", what);
+}
+
+/** What has happened to it waits for its places, and it for them; it has asked for that. */
+function checkReleased(name: string, state: StoredRun, { releases, held, waits }: RunGates): void {
+  const { runId, entriesWaiting, status } = state;
+  const what = () => `${name} left ${runId} ${status} away with ${held} places and ${entriesWaiting} entries`;
+  mustHold(releases === true && status === "waiting", "INV-33", what);
+  mustHold(waits === undefined ? held === 0 && entriesWaiting === 0 : entriesWaiting > 0, "INV-33", what);
 }
 
 function tenantOf(change: Change): TenantId | undefined {

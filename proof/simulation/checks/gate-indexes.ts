@@ -11,7 +11,16 @@ import type { JournaledRecords } from "./journaled-records.ts";
 
 const allMax = 10_000;
 
-type SetKind = "active" | "place" | "heldGate" | "gateQueue" | "line" | "lineKey" | "queuedRun" | "queued";
+type SetKind =
+  | "active"
+  | "place"
+  | "heldGate"
+  | "gateQueue"
+  | "line"
+  | "lineKey"
+  | "queuedRun"
+  | "queued"
+  | "released";
 
 export class GateIndexes {
   readonly #records: JournaledRecords;
@@ -24,8 +33,10 @@ export class GateIndexes {
     const expected = new Expected();
     const held = new Map<GateId, string[]>();
     const arrivals = new Map<string, RunId>();
-    for (const [runId, { held: gates, waiting, member, deadlineAtMs, startsAtMs }] of runs) {
+    for (const [runId, position] of runs) {
+      const { held: gates, waiting, member, deadlineAtMs, startsAtMs, released } = position;
       for (const gate of gates) held.set(gate, [...(held.get(gate) ?? []), member]);
+      if (released && waiting === undefined) expected.add("released", tenant, member);
       if (startsAtMs !== undefined) {
         expected.add("queued", tenant, member);
         this.#checkDue(name, tenant, runId, deadlineAtMs);
@@ -41,7 +52,8 @@ export class GateIndexes {
       const scope = `${tenant}/${waiting.gate}/${String(waiting.level).padStart(2, "0")}`;
       expected.add("queuedRun", scope, `${waiting.key} ${orderedNumber(waiting.arrival)} ${runId}`);
       this.#expectKey(expected, scope, waiting);
-      this.#checkDue(name, tenant, runId, deadlineAtMs);
+      // One that comes back waits for as long as it must.
+      if (!released) this.#checkDue(name, tenant, runId, deadlineAtMs);
     }
     for (const [gate, members] of held) {
       if (gate === tenantGate) continue;
@@ -90,6 +102,7 @@ export class GateIndexes {
       "lineKey",
       "queuedRun",
       "queued",
+      "released",
     ] as const) {
       const stored: string[] = [];
       for (const { scope, member } of this.#records.all(kind))
@@ -98,14 +111,14 @@ export class GateIndexes {
     }
   }
 
-  /** A run that waits is no active one: the slots are those of the others. */
+  /** A run that waits, or has given its places back, is no active one: the slots are those of the others. */
   #checkActive(name: string, tenant: TenantId, runs: ReadonlyMap<RunId, GatePosition>): void {
-    for (const [runId, { waiting, slot }] of runs) {
-      if (waiting === undefined) continue;
+    for (const [runId, { held, slot }] of runs) {
+      if (held.includes(tenantGate)) continue;
       mustHold(
         this.#records.get("active", tenant, slot) === undefined,
         "INV-33",
-        () => `${name} counts ${runId} as active, and it waits at ${waiting.gate}`,
+        () => `${name} counts ${runId} as active, and it has not the tenant's place`,
       );
     }
   }

@@ -1,6 +1,13 @@
 // Where a run stands at its gates, by its own state.
 import { orderedNumber, type StoredRun } from "../../../src/adapters/operations/records.ts";
-import { type GateId, headLevel, type QueuePlace, tenantGate } from "../../../src/domain/gates.ts";
+import {
+  type GateId,
+  headLevel,
+  noFairnessKey,
+  type QueuePlace,
+  returnLevel,
+  tenantGate,
+} from "../../../src/domain/gates.ts";
 import { isTerminal } from "../../../src/domain/run.ts";
 
 export type GatePosition = {
@@ -10,6 +17,8 @@ export type GatePosition = {
   readonly waiting?: Waiting;
   /** What it stands under in the set of a gate. */
   readonly member: string;
+  /** It has given its places back. */
+  readonly released: boolean;
   /** Of the tenant's own gate. */
   readonly slot: string;
   readonly deadlineAtMs: number;
@@ -19,11 +28,17 @@ export type GatePosition = {
 
 export type Waiting = QueuePlace & {
   readonly gate: GateId;
-  /** At the head level each run is a key of its own. */
+  /** At the head level each run is a key of its own; those that come back are one. */
   readonly key: string;
   readonly weight: number;
   readonly agingMs: number;
 };
+
+/** A root run that has not ended, waits for no place, and has not given it back. */
+export function hasSlot({ status, parent, gates }: StoredRun): boolean {
+  if (isTerminal(status) || status === "queued" || parent !== undefined) return false;
+  return gates === undefined || gates.held === gates.gates.length;
+}
 
 /** Undefined for what has no place of its own: a run that has ended, is gone, or belongs to another. */
 export function positionOf(state: StoredRun | undefined): GatePosition | undefined {
@@ -31,7 +46,8 @@ export function positionOf(state: StoredRun | undefined): GatePosition | undefin
     return undefined;
   const { runId, gates, admittedAtMs } = state;
   const slot = `${orderedNumber(admittedAtMs)} ${runId}`;
-  if (gates === undefined) return { held: [tenantGate], member: slot, slot, deadlineAtMs: 0 };
+  if (gates === undefined)
+    return { held: [tenantGate], member: slot, slot, deadlineAtMs: 0, released: false };
   const ids = gates.gates.map(({ gate }) => gate);
   const { held, waits, deadlineAtMs, startsAtMs, askedAtMs, fairnessKey, weight, agingMs } = gates;
   const position = {
@@ -40,9 +56,14 @@ export function positionOf(state: StoredRun | undefined): GatePosition | undefin
     slot,
     deadlineAtMs,
     ...(startsAtMs === undefined ? {} : { startsAtMs }),
+    released: gates.released === true,
   };
   const gate = ids[held];
   if (waits === undefined || gate === undefined) return position;
-  const key = waits.level === headLevel ? runId : fairnessKey;
+  const keys = new Map([
+    [headLevel, runId as string],
+    [returnLevel, noFairnessKey],
+  ]);
+  const key = keys.get(waits.level) ?? fairnessKey;
   return { ...position, waiting: { ...waits, gate, key, weight, agingMs } };
 }

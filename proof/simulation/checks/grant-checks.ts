@@ -252,7 +252,7 @@ export class GrantChecks {
   }
 
   /** The run lock as deliver and takeRun give it: by the same rules, and a hand-over only to somebody who is there. */
-  #observeTake({ name, request, outcome, storeTimeMs }: ExecutionOf<"deliver" | "takeRun">): void {
+  #observeTake({ name, request, outcome, storeTimeMs, records }: ExecutionOf<"deliver" | "takeRun">): void {
     const { tenant, runId, take } = request;
     const wanted = { tenant, lock: { namespace: "run", name: runId }, ...take } as const;
     const last = this.#lastOf(wanted);
@@ -264,15 +264,14 @@ export class GrantChecks {
       if (!same) this.#grant(wanted, run.fence, storeTimeMs);
       return;
     }
+    // Nobody may own a run that has given its places back.
+    const isAway = records.get("run", tenant, runId)?.gates?.released === true;
     // A retry is also told so when as many wait as may, or when somebody has a run above it (ADR 45): then it hears no name.
     const isFull = run.kind === "run_busy" && isRetry(request) && run.instance === "";
-    if ((run.kind === "run_busy" && !isFull) || (run.kind === "handed_over" && name === "takeRun")) {
-      mustHold(
-        held && last.token !== take.token,
-        "INV-15",
-        () => `${where} is busy, but nobody else holds it`,
-      );
-    }
+    const isHandedOver = run.kind === "handed_over" && name === "takeRun" && !isAway;
+    const what = () => `${where} is busy, but nobody else holds it`;
+    if (isHandedOver || (run.kind === "run_busy" && !isFull))
+      mustHold(held && last.token !== take.token, "INV-15", what);
     if (run.kind === "handed_over" && held) this.#marks.hit("handed_over");
   }
 

@@ -39,7 +39,9 @@ export class ReleaseChecks {
       (change) =>
         change.kind === "run" && change.member === runId && isOpen(change.before) && !isOpen(change.after),
     );
-    if (named && ended) return;
+    // It waits, has asked for that, and the change says that nothing else goes on in it.
+    const givesBack = run?.gates?.releases === true && run.gates.released === true && saysIdle(execution);
+    if (named && (ended || givesBack)) return;
     const parked = run?.status === "waiting";
     mustHold(
       false,
@@ -91,4 +93,9 @@ function judgePlace(
 
 function isOpen(run: StoredRun | undefined): boolean {
   return run !== undefined && !isTerminal(run.status);
+}
+
+function saysIdle({ request }: StoreExecution): boolean {
+  const { change } = "change" in request ? request : ("proposal" in request && request.proposal) || {};
+  return change?.idle === true;
 }

@@ -7,6 +7,7 @@ import { partitionLabel, partitionOf } from "../../../src/domain/tenant.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
 import type { Marks } from "../invariants/marks.ts";
 import { mustHold } from "../invariants/violation.ts";
+import { hasSlot } from "./gate-position.ts";
 import type { ChangeOf, JournaledRecords } from "./journaled-records.ts";
 import type { KnownRun, KnownState } from "./known-state.ts";
 import { mayReopen } from "./letter-checks.ts";
@@ -216,6 +217,9 @@ export class RunChecks {
       mustHold(same && after.entriesWaiting === 0, "INV-17", what);
       return;
     }
+    const { unfinished } = this.#known.tenant(run.tenant);
+    if (hasSlot(after)) unfinished.add(run.runId);
+    else unfinished.delete(run.runId);
     if (after.cancelRequested !== before.cancelRequested) {
       const isAsked = name === "deliver" || (name === "commit" && run.parent !== undefined);
       const isSuperseded = after.cancelRequested?.startsWith("superseded:") === true;
@@ -227,7 +231,7 @@ export class RunChecks {
     }
     if (after.version === before.version) {
       if (before.status === "queued" && after.status === "pending") {
-        this.#admit(run);
+        run.status = "pending";
         return;
       }
       mustHold(after.status === before.status, "INV-17", what);
@@ -246,12 +250,6 @@ export class RunChecks {
     run.takes = 0;
     if (name === "deliver") this.#marks.hit("proposal_applied");
     if (isTerminal(after.status)) this.#end(execution, run, isUnbegun ? "unbegun" : commitIdOf(execution));
-  }
-
-  /** It has waited, and has all its places. */
-  #admit(run: KnownRun): void {
-    run.status = "pending";
-    this.#known.tenant(run.tenant).unfinished.add(run.runId);
   }
 
   /** The one way back: the retry of a dead letter. */

@@ -1,5 +1,4 @@
 // Judges every change of the store's state by the change itself: slots, tenants, events, and by kind in files of their own.
-import type { StoredRun } from "../../../src/adapters/operations/records.ts";
 import { isTerminal, type RunId } from "../../../src/domain/run.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { StoreSettings } from "../../../src/ports/store.ts";
@@ -10,6 +9,7 @@ import type { AnsweredActions } from "./answered-actions.ts";
 import { ApprovalChecks } from "./approval-checks.ts";
 import { eventsWanted, isAudited, isPassing, isWithin, mayHaveEffect } from "./effects.ts";
 import { GateChecks } from "./gate-checks.ts";
+import { hasSlot } from "./gate-position.ts";
 import type { GrantChecks } from "./grant-checks.ts";
 import { JobChecks } from "./job-checks.ts";
 import type { Change, ChangeOf, JournaledRecords } from "./journaled-records.ts";
@@ -118,7 +118,7 @@ export class StateChecks {
   checkAllSlots(): void {
     const unfinished: string[] = [];
     for (const { scope, value } of this.#records.all("run")) {
-      if (isActive(value)) unfinished.push(`${scope} ${value.runId}`);
+      if (hasSlot(value)) unfinished.push(`${scope} ${value.runId}`);
     }
     const active = [...this.#records.all("active")].map(
       ({ scope, member }) => `${scope} ${member.slice(17)}`,
@@ -202,13 +202,10 @@ export class StateChecks {
       case "place":
       case "proof":
       case "charge":
-      case "ledger":
-      case "parked":
-      case "parkedLine":
       case "rateLevel":
       case "queued":
       case "queuedRun":
-      case "rateLevel":
+      case "released":
       case "ready":
       case "running":
       case "sweepMark":
@@ -344,11 +341,6 @@ export class StateChecks {
 function inOrder(changes: readonly Change[]): readonly Change[] {
   if (changes.length < 2 || !changes.some(({ kind }) => kind === "run")) return changes;
   return [...changes.filter(({ kind }) => kind === "run"), ...changes.filter(({ kind }) => kind !== "run")];
-}
-
-/** A root run that has not ended and waits for no place. */
-function isActive({ status, parent }: StoredRun): boolean {
-  return !isTerminal(status) && status !== "queued" && parent === undefined;
 }
 
 class Sightings {

@@ -13,7 +13,8 @@ export const admissionInvariants = {
     marks: ["max_concurrent_runs_reached", "limit_lowered_below_use", "tenant_stopped", "strategy_changed"],
   },
   "INV-2": {
-    statement: "The slots of a tenant are exactly its root runs that have not ended: a set, not a counter.",
+    statement:
+      "The slots of a tenant are exactly its root runs that have begun, have not ended and have not given theirs back: a set, not a counter.",
     checks: [
       "proof/simulation/checks/state-checks.ts: #checkSlot",
       "proof/simulation/checks/state-checks.ts: #checkSlotCount",
@@ -135,7 +136,7 @@ export const admissionInvariants = {
   },
   "INV-28": {
     statement:
-      "A run that waits keeps its slot, and its children share it: no tenant at its limit waits for itself for ever.",
+      "A run that waits keeps its slot, unless it has asked to give it back and nothing else goes on in it, and its children share it: no tenant at its limit waits for itself for ever.",
     checks: [
       "proof/simulation/checks/release-checks.ts: ReleaseChecks",
       "proof/simulation/peace.ts: whyDeadlocked",

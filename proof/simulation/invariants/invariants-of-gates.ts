@@ -19,9 +19,10 @@ export const gateInvariants = {
   },
   "INV-33": {
     statement:
-      "A queued run waits in exactly one queue and holds exactly the places before it, in one order of all gates; it is not counted as active.",
+      "A queued run waits in exactly one queue and holds exactly the places before it, in one order of all gates; it is not counted as active, nor is one that has given its places back, of which nothing is applied before it has them again.",
     checks: [
       "proof/simulation/checks/gate-checks.ts: checkRun",
+      "proof/simulation/checks/gate-checks.ts: checkReleased",
       "proof/simulation/checks/gate-indexes.ts: #compare",
       "proof/simulation/checks/gate-indexes.ts: #checkActive",
     ],
@@ -31,6 +32,10 @@ export const gateInvariants = {
       "run_moved",
       "queued_run_superseded",
       "oldest_run_cancelled",
+      "places_released",
+      "run_waits_to_come_back",
+      "run_came_back",
+      "run_went_on_without_places",
     ],
   },
   "INV-34": {

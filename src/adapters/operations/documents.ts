@@ -11,7 +11,7 @@ import {
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { clearDue, lookAtLimits, setDue } from "./due.ts";
 import { type Context, nowMs } from "./records.ts";
-import { appendAudited, appendEvent, isRevoked, readTenant } from "./tenants.ts";
+import { appendAudited, appendEvent, isRevoked, readTenant, runsUnderWay } from "./tenants.ts";
 import { countHoldings } from "./tickets.ts";
 
 export function putDocument(context: Context, request: RequestOf<"putDocument">): OutcomeOf<"putDocument"> {
@@ -195,7 +195,7 @@ export function countUsage(context: Context, request: RequestOf<"countUsage">): 
       api_keys: records.size("document", scopeOf(tenant, "apiKey")),
       workflows: records.size("document", scopeOf(tenant, "workflow")),
       definitions: records.size("document", scopeOf(tenant, "definition")),
-      active_runs: records.size("active", tenant) + records.size("queued", tenant),
+      active_runs: runsUnderWay(context, tenant),
       idempotency_keys: records.size("reservation", tenant),
       locks: countHoldings(context, `${tenant}/locks`),
       lock_tickets: countHoldings(context, `${tenant}/tickets`),

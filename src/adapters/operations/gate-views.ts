@@ -54,6 +54,8 @@ export function moveQueued(context: Context, request: RequestOf<"moveQueued">): 
   const { gates } = state;
   if (gates?.waits === undefined) return { kind: "run_not_queued" };
   const gate = nextGate(gates);
+  // It is before all others already.
+  if (gates.released) return { kind: "moved", gate };
   const level = to === "head" ? headLevel : to;
   const left = leaveQueue(context, { ...state, gates, moved: { moveId, gate } }, "gone");
   putState(context, joinQueue(context, left, { level, sinceMs: nowMs(context) }));

@@ -21,7 +21,7 @@ export function activeAt({ records }: Context, tenant: TenantId, gate: GateId): 
   return gate === tenantGate ? records.size("active", tenant) : records.size("place", scopeOf(tenant, gate));
 }
 
-function hasRoom(context: Context, tenant: TenantId, gate: GateId): boolean {
+export function hasRoom(context: Context, tenant: TenantId, gate: GateId): boolean {
   const limit = limitOf(context, tenant, gate);
   return limit === undefined || activeAt(context, tenant, gate) < limit;
 }
@@ -129,13 +129,21 @@ function freePlace({ records }: Context, state: StoredRun, gate: GateId): void {
   if (records.size("place", scope) === 0) records.erase("heldGate", tenant, gate);
 }
 
+export function freePlaces(context: Context, state: StoredRun): void {
+  for (const gate of heldBy(state)) freePlace(context, state, gate);
+}
+
 /** A run that ends waits nowhere and holds nothing. The caller stores the state, and hands its places on. */
 export function leaveGates(context: Context, state: StoredRun): StoredRun {
-  for (const gate of heldBy(state)) freePlace(context, state, gate);
+  freePlaces(context, state);
   if (state.gates === undefined) return state;
-  const gated = { ...state, gates: state.gates };
-  const left = isQueued(state)
-    ? endWait(context, leaveRate(context, leaveQueue(context, state, "gone")))
+  const { released, ...gates } = state.gates;
+  const gated = { ...state, gates };
+  if (released && gates.waits === undefined) {
+    context.records.erase("released", state.tenant, placeMember(state));
+  }
+  const left = isQueued(gated)
+    ? endWait(context, leaveRate(context, leaveQueue(context, gated, "gone")))
     : gated;
   return { ...left, gates: { ...left.gates, held: 0 } };
 }

@@ -25,6 +25,7 @@ import {
   takePlace,
 } from "./gates.ts";
 import {
+  attend,
   bestLevelAt,
   type GatedRun,
   headOf,
@@ -33,9 +34,9 @@ import {
   nextGate,
   orderOf,
   planVisit,
-  readQueue,
 } from "./queues.ts";
 import { type Context, nowMs, type StoredRun } from "./records.ts";
+import { bringEntry, grantReturn, isAway } from "./released.ts";
 import { appendEntry, putState } from "./run-records.ts";
 import { appendAudited, appendEvent } from "./tenants.ts";
 
@@ -111,7 +112,7 @@ function inheritedLevel(context: Context, state: GatedRun): number {
 /** A run that was handed on from gate to gate may come to one at which a younger one waits. */
 function newerWaiting(context: Context, { tenant, gates }: GatedRun): GatedRun | undefined {
   const waiting = orderOf(context, tenant, nextGate(gates), movesMax);
-  return waiting.find((other) => other.gates.askedAtMs > gates.askedAtMs);
+  return waiting.find((other) => !isAway(other) && other.gates.askedAtMs > gates.askedAtMs);
 }
 
 function giveWay(context: Context, state: GatedRun, { runId }: GatedRun, moves: Moves): GatedRun {
@@ -124,6 +125,8 @@ function replaceWaiting(context: Context, state: GatedRun, moves: Moves): void {
   const { tenant, runId } = state;
   const gate = nextGate(state.gates);
   for (const waiting of orderOf(context, tenant, gate, movesMax)) {
+    // It has begun, and goes on when it has its places again.
+    if (isAway(waiting)) continue;
     endQueued(context, waiting, { status: "cancelled", reason: `superseded_by ${runId}` }, moves);
   }
 }
@@ -145,11 +148,11 @@ function cancelOldest(context: Context, state: GatedRun, moves: Moves): void {
   const { actor } = state;
   appendAudited(context, tenant, { type: "cancel_requested", subject: oldest.runId, actor, detail: reason });
   const asked = { ...oldest, cancelRequested: entryId };
-  if (oldest.gates?.waits !== undefined) {
+  if (oldest.gates?.waits !== undefined && !isAway(oldest)) {
     endQueued(context, { ...asked, gates: oldest.gates }, { status: "cancelled", reason }, moves);
     return;
   }
-  putState(context, appendEntry(context, asked, { kind: "cancel", entryId, actor, reason }));
+  putState(context, bringEntry(context, asked, { kind: "cancel", entryId, actor, reason }));
   moves.woken.push(oldest.runId);
 }
 
@@ -177,10 +180,11 @@ const endTypes: Partial<Record<TerminalStatus, string>> = {
   timed_out: "run_timed_out",
 };
 
-/** Of a run that was changed, and has perhaps ended by that. */
+/** Of a run that was changed, and has perhaps ended or given its places back by that. */
 export function handOnPlaces(context: Context, before: StoredRun, after: StoredRun): readonly RunId[] {
-  if (!isTerminal(after.status)) return [];
-  return handOnGates(context, before.tenant, { freed: [...heldBy(before)], woken: [] }).woken;
+  const freed = isTerminal(after.status) || isAway(after) ? heldBy(before) : [];
+  if (freed.length === 0) return [];
+  return handOnGates(context, before.tenant, { freed: [...freed], woken: [] }).woken;
 }
 
 /** Hands on what has become free, in the operation that has freed it. Gives the runs whose inboxes have something. */
@@ -200,16 +204,16 @@ export function handOnGates(context: Context, tenant: TenantId, { freed, woken }
   return { woken: moves.woken, freed: left };
 }
 
-/** The sweep finds the gate at once, unless it is planned already. */
-function attend(context: Context, tenant: TenantId, gate: GateId): void {
-  const planned = readQueue(context, tenant, gate)?.dueAtMs;
-  if (planned === undefined) planVisit(context, tenant, gate, nowMs(context));
-}
-
 /** The head of the queue gets the place and goes on. */
 function grant(context: Context, tenant: TenantId, gate: GateId, moves: Moves): "granted" | "nobody" {
   const head = headOf(context, tenant, gate);
   if (head === undefined) return "nobody";
+  if (isAway(head)) {
+    const { state, isBack } = grantReturn(context, head, gate);
+    putState(context, state);
+    if (isBack) moves.woken.push(state.runId);
+    return "granted";
+  }
   const granted = takePlace(context, leaveQueue(context, head, "granted"), gate);
   passOn(context, granted, moves);
   return "granted";

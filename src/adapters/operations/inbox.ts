@@ -18,6 +18,7 @@ import { firstEntries, owned, takeOwnership } from "./ownership.ts";
 import { freedBy } from "./places.ts";
 import { type GatedRun, isQueued } from "./queues.ts";
 import { type Context, nowMs, orderedNumber, type StoredRun } from "./records.ts";
+import { comeBack, isAway, releaseIfIdle } from "./released.ts";
 import { forgetApplied, hasRoomForRetry, judgeReopening, rememberRetry, reopenWith } from "./retries.ts";
 import { appendEntry, putState, runLock, scopeOf, withAttention, withoutAttention } from "./run-records.ts";
 import { appendAudited, isRevoked } from "./tenants.ts";
@@ -59,20 +60,21 @@ function deliverEntry(context: Context, request: RequestOf<"deliver">): OutcomeO
   if (verdict.kind === "full" || (holder !== undefined && request.whenBusy === "refuse")) {
     return { kind: "run_busy", instance: holder?.instance ?? "" };
   }
-  const accepted = verdict.accept(state);
-  if (entry.kind === "cancel" && isQueued(accepted)) {
-    return cancelQueued(context, accepted, entry.reason);
+  const asked = verdict.accept(state);
+  if (entry.kind === "cancel" && isQueued(asked)) {
+    return cancelQueued(context, asked, entry.reason);
   }
+  const accepted = comeBack(context, asked, verdict.entry);
   const free = holder === undefined && state.entriesWaiting === 0;
-  if (proposal !== undefined && free && mayApply(context, state, proposal)) {
-    const next = applyChange(context, accepted, proposal);
+  if (proposal !== undefined && free && !isAway(accepted) && mayApply(context, state, proposal)) {
+    const next = releaseIfIdle(context, applyChange(context, accepted, proposal), proposal.change);
     putState(context, next);
     appendRunEvent(context, next, proposal.change);
     changeTree(context, next, proposal.change);
-    return { ...applied(context, next, proposal), ...wokenIn(handOnPlaces(context, state, next)) };
+    return { ...applied(context, next, proposal), ...wokenIn(handOnPlaces(context, accepted, next)) };
   }
   const waiting = rememberRetry(appendEntry(context, accepted, verdict.entry), entry);
-  if (holder !== undefined) {
+  if (holder !== undefined || isAway(waiting)) {
     putState(context, waiting);
     return { kind: "delivered", run: { kind: "handed_over" } };
   }
@@ -94,7 +96,7 @@ export function takeRun(context: Context, request: RequestOf<"takeRun">): Outcom
   const holder = holderOf(context, tenant, runLock(runId));
   if (holder?.token === take.token) return owned(context, state, holder, request);
   if (state.entriesWaiting === 0) return { kind: "empty" };
-  if (holder !== undefined) return { kind: "handed_over" };
+  if (holder !== undefined || isAway(state)) return { kind: "handed_over" };
   return takeOwnership(context, state, request);
 }
 
@@ -120,7 +122,7 @@ export function commit(context: Context, request: RequestOf<"commit">): OutcomeO
   const left = consumeEntries(context, state, consumed);
   const changed = applyChange(context, left, request);
   appendRunEvent(context, changed, request.change);
-  const next = changeTree(context, changed, request.change);
+  const next = releaseIfIdle(context, changeTree(context, changed, request.change), request.change);
   const version = next.version;
   const woken = wokenIn(handOnPlaces(context, state, next));
   if (next.entriesWaiting === 0) {

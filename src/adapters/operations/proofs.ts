@@ -7,7 +7,7 @@ import type { RepairKind } from "../../ports/job-operations.ts";
 import { planProof } from "./due.ts";
 import { heldBy, placeMember, putPlace, scopeOf } from "./gates.ts";
 import { handOnGates } from "./grants.ts";
-import { isInQueue, isQueued, joinQueue, leaveQueue } from "./queues.ts";
+import { isInQueue, isAmongWaiting, joinQueue, leaveQueue } from "./queues.ts";
 import { type Context, nowMs, type StoredRun } from "./records.ts";
 import { putReservation, readReservation, trimKeys } from "./reservations.ts";
 import { putState } from "./run-records.ts";
@@ -48,15 +48,16 @@ export function proveTenant(context: Context, tenant: TenantId) {
 /** What it looked at, up to `room` things, and after what to go on if there may be more. */
 type Looked = { readonly amount: number; readonly after?: string };
 type Stage = {
-  readonly kind: "active" | "queued" | "heldGate";
+  readonly kind: "active" | "queued" | "released" | "heldGate";
   /** Before the place at which the proof goes on; that of slots stood alone before there were others. */
-  readonly mark: "" | "queued " | "held ";
+  readonly mark: "" | "queued " | "released " | "held ";
   look(context: Context, tenant: TenantId, from: { after: string; room: number }, found: Found): Looked;
 };
 
 const stages: readonly Stage[] = [
   { kind: "active", mark: "", look: proveSlots },
   { kind: "queued", mark: "queued ", look: proveWaiting },
+  { kind: "released", mark: "released ", look: proveReleased },
   { kind: "heldGate", mark: "held ", look: proveHolders },
 ];
 
@@ -99,7 +100,7 @@ function proveWaiting(
   for (const { member } of rows) {
     const runId = member.slice(17) as RunId;
     const state = context.records.get("run", tenant, runId);
-    if (state === undefined || !isQueued(state)) {
+    if (state === undefined || !isAmongWaiting(state)) {
       context.records.erase("queued", tenant, member);
       found.repairs.push({ repair: "queue_left", runId });
       continue;
@@ -109,6 +110,26 @@ function proveWaiting(
     const { level, sinceMs } = state.gates.waits;
     putState(context, joinQueue(context, leaveQueue(context, state, "gone"), { level, sinceMs }));
     found.repairs.push({ repair: "queue_restored", runId });
+  }
+  return looked(rows, from.room);
+}
+
+function proveReleased(
+  context: Context,
+  tenant: TenantId,
+  from: { after: string; room: number },
+  found: Found,
+) {
+  const rows = context.records.scan("released", tenant, from.after, from.room);
+  for (const { member } of rows) {
+    const runId = member.slice(17) as RunId;
+    const state = context.records.get("run", tenant, runId);
+    if (state?.gates?.released && state.gates.waits === undefined) {
+      proveRun(context, state, found);
+      continue;
+    }
+    context.records.erase("released", tenant, member);
+    found.repairs.push({ repair: "queue_left", runId });
   }
   return looked(rows, from.room);
 }

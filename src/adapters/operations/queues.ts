@@ -5,8 +5,10 @@ import {
   headLevel,
   type LevelHead,
   levels,
+  noFairnessKey,
   type QueuePlace,
   type RunGates,
+  returnLevel,
   tagAfter,
   virtualUnit,
 } from "../../domain/gates.ts";
@@ -21,9 +23,15 @@ type Queue = RecordKinds["gateQueue"];
 /** A run that was started with a plan of its gates. */
 export type GatedRun = StoredRun & { readonly gates: RunGates };
 
-/** It waits at a gate, or for its rate. */
+/** It has not begun and waits, or comes back: it is among the runs that wait. */
+export function isAmongWaiting(state: StoredRun): state is GatedRun {
+  return isQueued(state) || state.gates?.waits !== undefined;
+}
+
+/** It has not begun, and waits at a gate or for its rate. */
 export function isQueued(state: StoredRun): state is GatedRun {
-  return state.gates?.waits !== undefined || state.gates?.startsAtMs !== undefined;
+  const { waits, startsAtMs, released } = state.gates ?? {};
+  return released !== true && (waits !== undefined || startsAtMs !== undefined);
 }
 
 /** Absent when nobody waits. A tenant without any queue pays for no read. */
@@ -146,7 +154,7 @@ export function isInQueue(context: Context, state: GatedRun): boolean {
 
 /** The best level that somebody waits at now, an operator's moves aside: what a run that holds a place there inherits. */
 export function bestLevelAt(context: Context, tenant: TenantId, gate: GateId): number {
-  const [best = 0] = levelsOf(readQueue(context, tenant, gate)).filter((level) => level !== headLevel);
+  const [best = 0] = levelsOf(readQueue(context, tenant, gate)).filter((level) => level < headLevel);
   return best;
 }
 
@@ -228,6 +236,12 @@ export function planVisit(context: Context, tenant: TenantId, gate: GateId, atMs
   putQueue(context, tenant, gate, atMs === undefined ? rest : { ...rest, dueAtMs: atMs });
 }
 
+/** The sweep finds the gate at once, unless it is planned already. */
+export function attend(context: Context, tenant: TenantId, gate: GateId): void {
+  const planned = readQueue(context, tenant, gate)?.dueAtMs;
+  if (planned === undefined) planVisit(context, tenant, gate, nowMs(context));
+}
+
 /** The gate at which a run waits, or would: it holds places in those before. */
 export function nextGate({ gates, held }: RunGates): GateId {
   const next = gates[held];
@@ -274,7 +288,8 @@ function tagBeforeAll({ records }: Context, scope: string): number {
 }
 
 function keyOf({ runId, gates }: GatedRun, level: number): string {
-  return level === headLevel ? runId : gates.fairnessKey;
+  if (level === headLevel) return runId;
+  return level === returnLevel ? noFairnessKey : gates.fairnessKey;
 }
 
 function sizeOf({ records }: Context, scope: string): number {

@@ -138,7 +138,7 @@ export type RecordKinds = {
   lineKey: { readonly tag: number; readonly arrival: number };
   /** Members are `<key> <arrival, 16 digits> <run id>`. */
   queuedRun: Record<string, never>;
-  /** All runs of the tenant that wait: members are `<askedAtMs, 16 digits> <run id>`. */
+  /** All runs of the tenant that wait at gates: members are `<askedAtMs, 16 digits> <run id>`. */
   queued: Record<string, never>;
   /** Members are the rates. It is kept until `forgetAtMs`; the sweep looks whether it still is at `visitAtMs`. */
   rateLevel: RateLevel & { readonly forgetAtMs: number; readonly visitAtMs: number };
@@ -150,6 +150,8 @@ export type RecordKinds = {
   parkedLine: { readonly dueAtMs: number };
   /** Scope is `<tenant>/<run>`, members are its jobs. */
   charge: Charge;
+  /** Those that have given their places back and wait for no gate: members as of `queued`. */
+  released: Record<string, never>;
   reservation: Reservation;
   /** Members are the sequence in 16 digits. */
   event: EventRow;
@@ -193,6 +195,7 @@ export const recordKinds = Object.keys({
   parked: 0,
   parkedLine: 0,
   charge: 0,
+  released: 0,
   reservation: 0,
   event: 0,
   trail: 0,

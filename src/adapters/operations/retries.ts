@@ -10,8 +10,9 @@ import { clearDue, scheduleProof } from "./due.ts";
 import { gatesOf, isOpen, takeAllPlaces } from "./gates.ts";
 import { holderOf } from "./locks.ts";
 import type { Context, StoredRun } from "./records.ts";
+import { bringEntry } from "./released.ts";
 import { putReservation, readReservation } from "./reservations.ts";
-import { appendEntry, putState, runLock } from "./run-records.ts";
+import { putState, runLock } from "./run-records.ts";
 import { appendAudited, readTenant } from "./tenants.ts";
 
 type Reopening =
@@ -71,7 +72,7 @@ export function reopenWith(
     const open = isTerminal(run.status) ? reopenRun(context, run, entry) : run;
     const jobId = makeJobId({ runId: run.runId, step, attempt });
     const waits = { kind: "retry", entryId, jobId, actor, childRunId: child.runId } as const;
-    putState(context, appendEntry(context, open, waits));
+    putState(context, bringEntry(context, open, waits));
     child = run;
   }
   return opened;

@@ -26,7 +26,7 @@ import {
 } from "./records.ts";
 import { hasRoomForKey, judgeKey, makeRoomForKey, putReservation, readReservation } from "./reservations.ts";
 import { appendEntry, headerOf, putState, runLock, scopeOf } from "./run-records.ts";
-import { appendAudited, appendEvent, isRevoked, readTenant, slots } from "./tenants.ts";
+import { appendAudited, appendEvent, isRevoked, readTenant, runsUnderWay, slots } from "./tenants.ts";
 
 export function admit(context: Context, request: RequestOf<"admit">): OutcomeOf<"admit"> {
   const { tenant, run, credential } = request;
@@ -153,9 +153,7 @@ function judgeStart(
   const refusal = judgeLimits(context, tenant, run, strategy);
   if (refusal !== undefined) return refusal;
   const quota = quotaOf(settings, context.settings.quotas, "active_runs");
-  const { records } = context;
-  // Those that wait will be active without being asked again.
-  if (records.size("active", tenant) + records.size("queued", tenant) >= quota)
+  if (runsUnderWay(context, tenant) >= quota)
     return { kind: "quota_reached", quota: "active_runs", limit: quota };
   if (run.key === undefined || readReservation(context, tenant, run.key.digest) !== undefined)
     return undefined;

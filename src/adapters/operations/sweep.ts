@@ -19,7 +19,8 @@ import { proveTenant } from "./proofs.ts";
 import { isQueued, planVisit } from "./queues.ts";
 import { forgetLevel } from "./rates.ts";
 import { type Context, nowMs, orderedNumber } from "./records.ts";
-import { appendEntry, putState, runLock, scopeOf, withAttention } from "./run-records.ts";
+import { bringEntry, isAway } from "./released.ts";
+import { putState, runLock, scopeOf, withAttention } from "./run-records.ts";
 import { removePart } from "./runs.ts";
 import { readTenant } from "./tenants.ts";
 
@@ -126,7 +127,8 @@ function visitRun(context: Context, tenant: TenantId, subject: string, found: Fi
   const state = context.records.get("run", tenant, runId);
   if (state === undefined || state.entriesWaiting === 0) return;
   putState(context, withAttention(context, state, context.settings.attentionMs));
-  if (holderOf(context, tenant, runLock(runId)) === undefined) found.waiting.set(runId, { tenant, runId });
+  if (!isAway(state) && holderOf(context, tenant, runLock(runId)) === undefined)
+    found.waiting.set(runId, { tenant, runId });
 }
 
 function loseClaim(context: Context, tenant: TenantId, subject: string, found: Findings): void {
@@ -153,8 +155,10 @@ function fireTimer(context: Context, tenant: TenantId, subject: string, found: F
 function bring(context: Context, tenant: TenantId, runId: RunId, entry: InboxEntry, found: Findings): void {
   const state = context.records.get("run", tenant, runId);
   if (state === undefined || isTerminal(state.status)) return;
-  putState(context, appendEntry(context, state, entry));
-  if (holderOf(context, tenant, runLock(runId)) === undefined) found.waiting.set(runId, { tenant, runId });
+  const next = bringEntry(context, state, entry);
+  putState(context, next);
+  if (!isAway(next) && holderOf(context, tenant, runLock(runId)) === undefined)
+    found.waiting.set(runId, { tenant, runId });
 }
 
 function publishAgain(context: Context, tenant: TenantId, subject: string, found: Findings): void {

@@ -93,6 +93,11 @@ export function readEvents(context: Context, request: RequestOf<"readEvents">): 
   };
 }
 
+/** Those that wait, and those that have given their places back, will be active without being asked again. */
+export function runsUnderWay({ records }: Context, tenant: TenantId): number {
+  return records.size("active", tenant) + records.size("queued", tenant) + records.size("released", tenant);
+}
+
 type Slots = { readonly active: number; readonly limit?: number };
 
 export function slots(context: Context, tenant: TenantId): Slots {

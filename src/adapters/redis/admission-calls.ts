@@ -100,7 +100,7 @@ export const tenantCalls: ScriptCalls<keyof StoreOf<"tenants">> = {
   countUsage: {
     keys: (keys) => [
       ...(["apiKey", "workflow", "definition"] as const).map((each) => keys.documentIds(each)),
-      ...[keys.active, keys.keyed, keys.held, keys.waiting, keys.queued],
+      ...[keys.active, keys.keyed, keys.held, keys.waiting, keys.queued, keys.released],
     ],
     args: () => [],
     read: {

@@ -49,6 +49,8 @@ export type TenantKeys = PartitionKeys & {
   readonly queued: string;
   /** The budgets for which jobs are parked. */
   readonly parkedLines: string;
+  /** Those that have given their places back and wait for no gate, by when they were started. */
+  readonly released: string;
   lock(lock: LockName): string;
   grant(lock: LockName): string;
   queue(lock: LockName): LockQueueKeys;
@@ -130,6 +132,7 @@ function buildTenantKeys(prefix: string, tenant: TenantId): TenantKeys {
     waiting: `${start}waiting:${owner}`,
     queued: `${start}queued:${owner}`,
     parkedLines: `${start}parked-lines:${owner}`,
+    released: `${start}released:${owner}`,
     grant: (lock) => `${start}grant:${lock.namespace}:${owner}:${encode(lock.name)}`,
     queue(lock) {
       const rest = `${lock.namespace}:${owner}:${encode(lock.name)}`;

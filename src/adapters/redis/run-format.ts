@@ -99,15 +99,19 @@ function parseParent(text: string): ParentStep {
   };
 }
 
-/** As lua/parts/gates.lua describes the two fields: `<held>`, ` rate <startsAt> <rate>`, ` <level> <arrival> <since>`, ` because <reason>`. */
+/** Behind the gates of a run that gives its places back while it waits. */
+const releasesMark = [".", "releases"] as const;
+
+/** As lua/parts/gates.lua describes the two fields: `<held>`, ` rate <startsAt> <rate>`, ` <level> <arrival> <since>`, ` away`, ` because <reason>`. */
 function parseGates(text: string, place: string): Pick<RunHeader, "gates" | "endReason"> {
   const [priority, fairnessKey = "", weight, agingMs, askedAtMs, deadlineAtMs, , ...plans] = text.split(" ");
   const gates: GatePlan[] = [];
-  for (let at = 0; at < plans.length; at += 2) {
+  const releases = plans.at(-2) === releasesMark[0];
+  for (let at = 0; at < plans.length - (releases ? 2 : 0); at += 2) {
     gates.push({ gate: plans[at] as GateId, atLimit: plans[at + 1] as AtLimit });
   }
-  const [, held, startsAt, rate, level, arrival, sinceMs, reason] =
-    /^(\d+)(?: rate (\d+) (\S+))?(?: (\d+) (\d+) (\d+))?(?: because ([\s\S]*))?$/.exec(place) ?? [];
+  const [, held, startsAt, rate, level, arrival, sinceMs, away, reason] =
+    /^(\d+)(?: rate (\d+) (\S+))?(?: (\d+) (\d+) (\d+))?( away)?(?: because ([\s\S]*))?$/.exec(place) ?? [];
   const waits = { level: Number(level), arrival: Number(arrival), sinceMs: Number(sinceMs) };
   return {
     gates: {
@@ -119,6 +123,8 @@ function parseGates(text: string, place: string): Pick<RunHeader, "gates" | "end
       askedAtMs: Number(askedAtMs),
       deadlineAtMs: Number(deadlineAtMs),
       held: Number(held),
+      ...(releases ? { releases } : {}),
+      ...(away === undefined ? {} : { released: true }),
       ...(level === undefined ? {} : { waits }),
       ...(startsAt === undefined ? {} : { startsAtMs: Number(startsAt), rate: rate as RateId }),
     },
@@ -129,7 +135,7 @@ function parseGates(text: string, place: string): Pick<RunHeader, "gates" | "end
 /** As lua/parts/judge-gates.lua describes it; empty for a run that takes the tenant's slot alone. */
 export function gatesText(plan: GatesPlan | undefined, actor: string): string {
   if (plan === undefined) return "";
-  const { gates, priority, fairnessKey, weight, queueMax, deadlineMs, agingMs } = plan;
+  const { gates, priority, fairnessKey, weight, queueMax, deadlineMs, agingMs, releases } = plan;
   const numbers = [
     String(queueMax),
     wholeMs("deadlineMs", deadlineMs),
@@ -139,7 +145,8 @@ export function gatesText(plan: GatesPlan | undefined, actor: string): string {
     duration("agingMs", agingMs),
     jsonWord(actor),
   ];
-  return [...numbers, ...gates.flatMap(({ gate, atLimit }) => [unencoded("gate", gate), atLimit])].join(" ");
+  const plans = gates.flatMap(({ gate, atLimit }) => [unencoded("gate", gate), atLimit]);
+  return [...numbers, ...plans, ...(releases ? releasesMark : [])].join(" ");
 }
 
 /** As lua/parts/judge-rates.lua describes it; empty without any. */
@@ -259,9 +266,9 @@ export function settingsArgs(settings: StoreSettings): readonly string[] {
 
 /** Most changes write records and jobs only: the rest is left out then. */
 export function pushChange(args: string[], commitId: string, change: RunChange): void {
-  const { records, status, timeline, news, jobs } = change;
+  const { records, status, idle, timeline, news, jobs } = change;
   const extent = extentOf(change);
-  const goes = isTerminal(status) ? "ends" : "goes";
+  const goes = isTerminal(status) ? "ends" : idle ? "idle" : "goes";
   args.push(
     status,
     news === undefined ? goes : `${goes} ${news}`,

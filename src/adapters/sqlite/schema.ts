@@ -23,7 +23,7 @@ const migrations: ReadonlyArray<(database: Database) => void> = [
   orderKeysApart,
   allowPartialRows,
   addGates,
-  addBudgets,
+  addLimits,
 ];
 
 const schemaVersion = migrations.length;
@@ -112,12 +112,13 @@ const gateKinds = [
   "queued",
 ] as const satisfies readonly RecordKind[];
 
-const budgetKinds = [
+const limitKinds = [
   "rateLevel",
   "ledger",
   "parked",
   "parkedLine",
   "charge",
+  "released",
 ] as const satisfies readonly RecordKind[];
 
 function createAdmissionTables(database: Database): void {
@@ -139,7 +140,7 @@ function addRuns(database: Database): void {
     ...holdingKinds,
     ...trailKinds,
     ...gateKinds,
-    ...budgetKinds,
+    ...limitKinds,
   ];
   createRecordTables(
     database,
@@ -217,9 +218,9 @@ function addGates(database: Database): void {
   createRecordTables(database, gateKinds);
 }
 
-/** Version 10 knew no rates and budgets. */
-function addBudgets(database: Database): void {
-  createRecordTables(database, budgetKinds);
+/** Version 10 knew no rates and budgets, and no runs that give their places back. */
+function addLimits(database: Database): void {
+  createRecordTables(database, limitKinds);
 }
 
 /** The others are kept in the order of their key: a row is found with one search, and neighbours are on one page. */

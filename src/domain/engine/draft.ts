@@ -16,6 +16,8 @@ import type { TenantId } from "../tenant.ts";
 import type { Allowance, CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { parseItem, parseOutsideKey, runRecordKey, stepRecordKey } from "./keys.ts";
 import {
+  countBusyWait,
+  isIdle,
   type RecordsKnown,
   type RunProgress,
   readStepRecord,
@@ -211,11 +213,13 @@ export function isNotifiedOnce(step: CompiledStep): boolean {
 }
 
 export function putStep(draft: Draft, id: string, record: StepRecord): void {
-  const before = draft.steps.get(id)?.status ?? "pending";
+  const known = draft.steps.get(id);
+  const before = known?.status ?? "pending";
   if (before !== record.status) {
     if (parseItem(id) === undefined) count(draft.run, before, record.status);
     else countItem(draft.run, before, record.status);
   }
+  if (draft.compiled.flowControl?.releases) countBusyWait(draft.run, known ?? untouched, record);
   draft.steps.set(id, record);
   draft.touched.add(id);
   draft.moves += 1;
@@ -356,6 +360,7 @@ export function toChange(
     cancelChildren: draft.cancelChildren,
     timeline: JSON.stringify(draft.events),
   };
+  if (draft.compiled.flowControl?.releases && isIdle(draft.run)) change.idle = true;
   const news = newsOf(draft.events);
   if (news !== undefined) change.news = news;
   return change;

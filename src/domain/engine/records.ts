@@ -143,6 +143,8 @@ export type RunProgress = {
   counts: Partial<Record<StepStatus, number>>;
   /** Open items of all `for_each` steps, which `counts` leaves out. */
   items?: { running: number; waiting: number };
+  /** Waiting steps that go on by themselves: their retry is due, or another run works for them. Counted where a run releases its places. */
+  busyWaits?: number;
   /** 0 before the start. */
   startedAtMs: number;
   endedAtMs?: number;
@@ -262,6 +264,21 @@ export function statusOfRun(run: RunProgress): RunStatus {
   const running = (run.counts.running ?? 0) + (run.items?.running ?? 0);
   const isBusy = running > 0 || run.work !== undefined || run.callOff !== undefined;
   return isBusy || (run.counts.waiting ?? 0) === 0 ? "running" : "waiting";
+}
+
+/** Nothing goes on before an approval, a delay or an operator lets it. */
+export function isIdle(run: RunProgress): boolean {
+  return statusOfRun(run) === "waiting" && (run.busyWaits ?? 0) === 0;
+}
+
+export function countBusyWait(run: RunProgress, before: StepRecord, after: StepRecord): void {
+  const change = Number(isBusyWait(after)) - Number(isBusyWait(before));
+  if (change !== 0) run.busyWaits = (run.busyWaits ?? 0) + change;
+}
+
+/** A step that waits for what goes on by itself: its retry, or another run. */
+function isBusyWait({ status, waitingFor }: StepRecord): boolean {
+  return status === "waiting" && (waitingFor === "retry" || waitingFor === "child_run");
 }
 
 /** What an unfinished step of an ended run is shown as: its record is not rewritten, which keeps the end of a run cheap. */

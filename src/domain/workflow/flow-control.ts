@@ -42,6 +42,8 @@ export type FlowControl = FlowLimits & {
   readonly queueMax?: number;
   readonly deadlineMs?: number;
   readonly agingMs?: number;
+  /** A run that waits for an approval or a delay gives its places back. */
+  readonly releases?: true;
 };
 
 export const flowControlFields = [
@@ -49,8 +51,11 @@ export const flowControlFields = [
   "priority",
   "fairness",
   "queue",
+  "slots",
   ...flowLimitFields,
 ] as const;
+
+const slotsChoices = ["keep", "release_while_waiting"] as const;
 
 /** As many runs as a gate may have at once, or as may wait at one. */
 const runsMax = 1_000_000;
@@ -62,8 +67,16 @@ export function readFlowControl(reading: Reading, work: Work): FlowControl | und
   const fairness = readFairness(reading, work);
   const queue = readQueue(reading);
   const limits = readFlowLimits(reading, work);
+  const slots = choiceField(reading, "slots", slotsChoices);
   if (flowControlFields.every((name) => fieldOf(reading, name) === undefined)) return undefined;
-  return { gates, priority, ...limits, ...(fairness === undefined ? {} : { fairness }), ...queue };
+  return {
+    gates,
+    priority,
+    ...limits,
+    ...(fairness === undefined ? {} : { fairness }),
+    ...queue,
+    ...(slots === "release_while_waiting" ? { releases: true } : {}),
+  };
 }
 
 function readGates(outer: Reading, work: Work): readonly GateDefinition[] {

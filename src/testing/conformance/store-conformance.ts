@@ -26,6 +26,7 @@ import { proposalCases } from "./proposal-cases.ts";
 import { queueCases } from "./queue-cases.ts";
 import { quotaCases } from "./quota-cases.ts";
 import { hastyRateCases, rateCases } from "./rate-cases.ts";
+import { releasedCases } from "./released-cases.ts";
 import { repairCases } from "./repair-cases.ts";
 import { retryCases, retryKeyCases } from "./retry-cases.ts";
 import { runCases } from "./run-cases.ts";
@@ -76,6 +77,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...rateCases,
       ...budgetCases,
       ...budgetLimitCases,
+      ...releasedCases,
       ...approvalCases,
       ...documentCases,
       ...listingCases,

@@ -98,7 +98,7 @@ local function perform(ARGV)
   --@include judge-gates
   if refused then return refused end
   local runQuota = tonumber(settings.activeMax) or activeMax
-  if known.active + waitingInAll >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
+  if known.active + waitingInAll + releasedInAll >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
   --@include insert-run
   local left = ratesText ~= "" and useLimits().left(known, ratesText) or nil
   if not entered then return { "admitted", now, status, active, limit, claims, keysKept, early, left and {}, left } end

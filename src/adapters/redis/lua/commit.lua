@@ -60,6 +60,7 @@ local function perform(ARGV)
   local waiting = redis.call("LLEN", inboxKey)
   local consumed = math.min(tonumber(consumedText), waiting)
   local left = waiting - consumed
+  local isInboxEmpty = left == 0
   local attention = "attention " .. tenant .. " " .. runId
   local fields, writes, dueGone, dueAdded, reservation = {}, {}, {}, {}, run[3]
   local cancelling = run[6]

@@ -76,7 +76,7 @@ if refused then return refused end
 --@include judge-gates
 if refused then return refused end
 local runQuota = tonumber(settings.activeMax) or activeMax
-if known.active + waitingInAll >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
+if known.active + waitingInAll + releasedInAll >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
 --@include insert-run
 writeLater()
 local left = ratesText ~= "" and useLimits().left(known, ratesText) or nil

@@ -97,7 +97,7 @@ local function perform(ARGV)
   local ended, gated = terminal[run[1]], run[12] and useGates().parse(runId, run[12], run[13]) or nil
   local fields, writes, dueGone, dueAdded = {}, {}, {}, {}
   local rows = {} -- Audited rows: type, subject, actor, detail.
-  local reportedJob, decidedApproval, checkedJob, checkedText, refusal, again, full, waitingRetry
+  local reportedJob, decidedApproval, checkedJob, checkedText, refusal, again, full, waitingRetry, above
   if kind == "result" then
     local state, claim, claimToken, report, rest = string.match(run[7] or "",
       "^([^ ]+) ([^ ]+ ([^ ]+) [^ ]+ [^ ]+ [^ ]+ [^ ]+) ([^ ]+) (.*)$")
@@ -235,15 +235,26 @@ local function perform(ARGV)
     grants.handOn(known, moves)
     return { "applied", now, string.format("%.0f", gated.version), gated.status, {}, freed, {}, moves.woken }
   end
+  -- What has given its places back takes them again, or waits for them, before anybody applies what has happened to it. Should
+  -- anything fail after that, it is where it would be if it had not given them back.
+  for _, each in ipairs({ gated or false, above or false }) do
+    if each and each.away then
+      local _, _, grants = useGates()
+      grants.checkReturn(known, each)
+      if kind == "cancel" or kind == "timer" and subject == "deadline" then grants.goWithout(known, each)
+      else grants.comeBack(known, each) end
+    end
+  end
+  local isAway = gated and gated.away
   local parent, treeSize = run[8], run[9]
   -- What was decided for a run that has ended says nothing about the one that is opened again.
   -- Nor what was decided after a commit that a failover has taken back, whose number another one has now.
   local isSameCommit = madeBy == "" or string.sub(run[10] or "", 1, #madeBy + 1) == madeBy .. " "
-  if version and not lock and waiting == 0 and run[2] == versionText and isSameCommit and not ended and run[1] ~= "queued" then
+  if version and not lock and waiting == 0 and run[2] == versionText and isSameCommit and not ended and run[1] ~= "queued" and not isAway then
     --@include judge-tree
     if treeFits then
       local reservation = run[5]
-      local cancelling = run[3] or kind == "cancel"
+      local cancelling, isInboxEmpty = run[3] or kind == "cancel", true
       if run[4] and run[4] ~= "0" then
         fields[#fields + 1] = "drains"
         fields[#fields + 1] = "0"
@@ -267,7 +278,7 @@ local function perform(ARGV)
   end
   local drains, drainsSince = run[4], run[11]
   if limitsInUse then limitsInUse.plan(known, writes) end
-  if not lock then
+  if not lock and not isAway then
     --@include plan-take
     addRows()
     if dueGone[1] then redis.call("ZREM", dueKey, unpack(dueGone)) end

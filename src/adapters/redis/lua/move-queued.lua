@@ -28,6 +28,8 @@ local run = gates.read(known, runId)
 if not run or not run.level then return { "run_not_queued", now } end
 readQueues(known)
 local gate = gates.of(known, run.gates[run.held + 1].id)
+-- One that comes back is before all others already.
+if run.away then return { "moved", now, gate.id, {} } end
 local level = to == "head" and 10 or tonumber(to)
 gates.checkLevel(gate, level)
 grants.check(known, { gate.id })

@@ -45,26 +45,34 @@ end
 
 local function visitRun(tenant, runId)
   local name = tenant .. ":" .. runId
-  local status = redis.call("HGET", start .. "run:" .. name, "status")
+  local run = redis.call("HMGET", start .. "run:" .. name, "status", "place")
   local waiting = redis.call("LLEN", start .. "inbox:" .. name)
   local lock = redis.call("GET", start .. "wf:run:lock:" .. name)
-  if not status or waiting == 0 then return end
+  if not run[1] or waiting == 0 then return end
   redis.call("ZADD", dueKey, inMs(attentionMs), "attention " .. tenant .. " " .. runId)
-  if not lock then nameWaiting(tenant, runId) end
+  if not lock and not string.find(run[2] or "", "^[0-9 ]+ away$") then nameWaiting(tenant, runId) end
 end
 
 -- Whether and how an entry reaches its run. Ended runs take none; an owner will see the entry when it commits.
 local function wayTo(tenant, runId)
   local name = tenant .. ":" .. runId
-  local status = redis.call("HGET", start .. "run:" .. name, "status")
+  local run = redis.call("HMGET", start .. "run:" .. name, "status", "gates", "place")
   redis.call("LLEN", start .. "inbox:" .. name)
   local lock = redis.call("GET", start .. "wf:run:lock:" .. name)
-  local open = status and not terminal[status]
-  return { tenant = tenant, runId = runId, open = open, inboxKey = start .. "inbox:" .. name, free = not lock }
+  local open = run[1] and not terminal[run[1]]
+  local away = open and string.find(run[3] or "", "^[0-9 ]+ away$") and useGates().parse(runId, run[2], run[3]) or nil
+  if away then select(3, useGates()).checkReturn(tenantOf(tenant), away) end
+  return { tenant = tenant, runId = runId, open = open, inboxKey = start .. "inbox:" .. name, free = not lock, away = away }
 end
 
-local function bring(way, entry)
+local function bring(way, entry, timerId)
   if not way.open then return end
+  if way.away then
+    local _, _, grants = useGates()
+    if timerId == "deadline" then grants.goWithout(tenantOf(way.tenant), way.away)
+    else grants.comeBack(tenantOf(way.tenant), way.away) end
+    way.free = way.free and not way.away.away
+  end
   redis.call("RPUSH", way.inboxKey, entry)
   redis.call("ZADD", dueKey, "NX", inMs(attentionMs), "attention " .. way.tenant .. " " .. way.runId)
   if way.free then nameWaiting(way.tenant, way.runId) end
@@ -105,7 +113,7 @@ local function fireTimer(tenant, subject)
   local runId, timerId = string.match(subject, "^([^ ]+) (.*)$")
   local id = "timer:" .. timerId
   bring(wayTo(tenant, runId),
-    'timer {"kind":"timer","entryId":"' .. id .. '","timerId":"' .. timerId .. '"}\n' .. id)
+    'timer {"kind":"timer","entryId":"' .. id .. '","timerId":"' .. timerId .. '"}\n' .. id, timerId)
 end
 
 local function publishAgain(tenant, jobId)

@@ -21,7 +21,7 @@ local dueKey, start = KEYS[6], KEYS[7]
 local tenant, runId, token, instance, ttlMs, grantMemoryMs = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local attentionMs, drainsMax, entriesMax, letterMs = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 local wantedFirst, wantedLast = 12, #ARGV
-local run = redis.call("HMGET", runKey, "status", "drains", "drainsSince")
+local run = redis.call("HMGET", runKey, "status", "drains", "drainsSince", "place")
 if not run[1] then return { "not_found", now } end
 local lock = redis.call("GET", lockKey)
 local waiting = redis.call("LLEN", inboxKey)
@@ -35,6 +35,8 @@ if lock then
   return { "handed_over", now }
 end
 if waiting == 0 then return { "empty", now } end
+-- It has given its places back, and waits for them.
+if string.find(run[4] or "", "^[0-9 ]+ away$") then return { "handed_over", now } end
 
 local drains, drainsSince, entry, fields, writes, dueAdded = run[2], run[3], nil, {}, {}, {}
 redis.call("ZCARD", dueKey) -- Refuses a key of another type while nothing is written yet.

@@ -2,7 +2,7 @@
 --[[
   The queues of gates: runs wait by level, then by the tag of their fairness key, then in the order in which they came. Below
   gate:<tenant>:<gate> there are queue (hash of arrivals, and virtual:<level> of each level at which runs wait), and of each
-  such level keys:<level> (hash of "<tag> <arrival>" by fairness key; at the head level, 10, each run is a key of its own),
+  such level keys:<level> (hash of "<tag> <arrival>" by fairness key; at the head level, 10, each run is a key of its own, and at 11 those that come back are one),
   line:<level> (sorted set of "<arrival, 16 digits> <key>" by tag) and runs:<level> (sorted set of "<key> <arrival, 16 digits>
   <run>" with score 0). While runs of a tenant wait, its field queues is "true" and the visit of its gates is among what is due.
   Reads: dueKey, nowMs, settingsOf, gates
@@ -12,14 +12,15 @@
   one of which perhaps none does; has of a gate and a run; headOf of a tenant and a gate: the run that is granted next, or nil; orderOf of a tenant, a gate
   and a limit: those that wait, in the order in which they would be granted now; never, the time of a visit that nobody has asked for)
 ]]
-local queues, headLevel, virtualUnit = { never = "9007199254740991" }, 10, 7207200
+local queues, headLevel, returnLevel, virtualUnit = { never = "9007199254740991", returnLevel = 11 }, 10, 11, 7207200
 
 local function asText(number)
   return string.format("%.0f", number)
 end
 
 local function keyOf(run, level)
-  return level == headLevel and run.id or run.fairness
+  if level == headLevel then return run.id end
+  return level == returnLevel and "-" or run.fairness
 end
 
 function queues.levelsOf(gate)
@@ -54,7 +55,7 @@ end
 
 -- At the head level the last one that came is the first: it was put before all others.
 local function newTag(gate, level, virtual, weight)
-  if level < headLevel then return virtual + math.floor(virtualUnit / weight) end
+  if level ~= headLevel then return virtual + math.floor(virtualUnit / weight) end
   local first = redis.call("ZRANGE", gate.linePrefix .. level, 0, 0, "WITHSCORES")
   return first[2] and first[2] - 1 or virtualUnit
 end

@@ -6,12 +6,14 @@
   with places taken, gate-queues:<tenant> of the gates at which runs wait, both with score 0; queued:<tenant> of all runs
   that wait, by when they were started.
   Of a run that was started with a plan of its gates the field gates is "<priority> <fairness key> <weight> <agingMs>
-  <askedAt> <deadlineAt> <actor's word>" and " <gate> <at limit>" of each; place is "<held>", behind it " <level> <arrival> <since>" while it
-  waits for the next one, " rate <startsAt> <rate>" while it waits for its rate before the first one, and " because <reason>"
-  when it has ended without having begun.
+  <askedAt> <deadlineAt> <actor's word>" and " <gate> <at limit>" of each, behind them " . releases" if it
+  gives its places back while it waits; place is "<held>", behind it " <level> <arrival> <since>" while it waits for the next one,
+  " rate <startsAt> <rate>" while it waits for its rate before the first one, " away" while it has given its places back, and
+  " because <reason>" when it has ended without having begun. released:<tenant> is the sorted set of those that have given
+  their places back and wait for no gate, by when they were started; while there is any, the tenant's field released is "true".
   Reads: start, settingsOf, checkSet
   Sets: gates (a table of functions: of a tenant and a gate's id; limitOf, activeIn, hasRoom and isOpen of a tenant and a gate;
-  isWaitedAt of a tenant and a gate; isQueued of a run, whether it waits for a place or its rate; parse of a run's id and these two fields, and read of a tenant and a run's id, give the run;
+  isWaitedAt of a tenant and a gate; isQueued of a run, whether it has not begun and waits for a place or its rate; parse of a run's id and these two fields, and read of a tenant and a run's id, give the run;
   placeText of a run; putPlace and freePlace of a tenant, a run and a gate; check of a tenant and a gate, and checkLevel of
   a gate and a level, which ask for the types of their keys: after that these functions cannot fail)
 ]]
@@ -77,17 +79,19 @@ function gates.parse(runId, text, place)
   run.priority, run.fairness, run.weight, run.agingMs = tonumber(priority), fairness, tonumber(weight), tonumber(agingMs)
   run.asked, run.deadline, run.actorWord = asked, deadline, actor
   for id, atLimit in string.gmatch(rest, " ([^ ]+) ([^ ]+)") do
-    run.gates[#run.gates + 1] = { id = id, atLimit = atLimit }
+    if id == "." then run.releases = true
+    else run.gates[#run.gates + 1] = { id = id, atLimit = atLimit } end
   end
   local held, level, arrival, since = string.match(place, "^([0-9]+) ?([0-9]*) ?([0-9]*) ?([0-9]*)")
   run.held, run.level, run.arrival, run.since = tonumber(held), tonumber(level), tonumber(arrival), tonumber(since)
   local startsAt, rate = string.match(place, "^0 rate ([0-9]+) ([^ ]+)")
   run.startsAt, run.rate = tonumber(startsAt), rate
+  run.away = string.find(place, "^[0-9 ]+ away$") and true or false
   return run
 end
 
 function gates.isQueued(run)
-  return run.level and true or run.rate and true or false
+  return not run.away and (run.level and true or run.rate and true) or false
 end
 
 -- Nil for a run that was started without a plan, and for one that is gone.
@@ -103,8 +107,9 @@ end
 
 function gates.placeText(run)
   if run.rate then return string.format("0 rate %.0f ", run.startsAt) .. run.rate end
-  if not run.level then return string.format("%.0f", run.held) end
-  return string.format("%.0f %.0f %.0f %.0f", run.held, run.level, run.arrival, run.since)
+  local text = string.format("%.0f", run.held)
+  if run.level then text = string.format("%.0f %.0f %.0f %.0f", run.held, run.level, run.arrival, run.since) end
+  return run.away and text .. " away" or text
 end
 
 function gates.putPlace(known, run, gate, at)
@@ -130,7 +135,7 @@ end
 function gates.check(known, gate)
   if gate.isChecked then return end
   gates.limitOf(known, gate)
-  for _, key in ipairs({ gate.placesKey, known.heldGatesKey, known.gateQueuesKey, known.queuedKey }) do checkSet(key) end
+  for _, key in ipairs({ gate.placesKey, known.heldGatesKey, known.gateQueuesKey, known.queuedKey, known.releasedKey }) do checkSet(key) end
   local numbers = redis.call("HGETALL", gate.queueKey)
   for index = 1, #numbers, 2 do
     local level = string.match(numbers[index], "^virtual:(.*)$")

@@ -5,8 +5,9 @@
   the keys with which handing on begins; what goes wrong further on keeps nobody from what has happened, and is tried again
   later. `moves` is a table of two lists: woken, the runs whose inboxes have something, and freed, the gates where a place may be free.
   Reads: start, dueKey, now, nowMs, attentionAt, retentionAt, timelineRowsMax, keepMs, proveEveryMs, eventsMax, trailMax, gates,
-  queues, settingsOf, checkSet, writeProof
-  Sets: grants (a table of functions: heldBy of a run, the ids of the gates in which it holds places; enter of a tenant, a new
+  queues, settingsOf, readQueues, checkSet, writeProof
+  Sets: grants (a table of functions: checkReturn, release, comeBack and goWithout of a tenant and a run that gives its places back,
+  takes them again, or does without; heldBy of a run, the ids of the gates in which it holds places; enter of a tenant, a new
   run and moves; leave of a tenant and a run, which holds nothing and waits nowhere then; endQueued of a tenant, a run that
   waits, moves and its end, a table of status, reason, timeline and before, which writes what else there is to write; awaitRate of a
   tenant, a new run, a rate's id and when it goes on; beginAfterRate of a tenant, a run and moves; hasWork
@@ -60,13 +61,20 @@ function grants.awaitRate(known, run, rateId, startsAtMs)
   queues.open(known)
 end
 
+local function forgetReleased(known, run)
+  redis.call("ZREM", known.releasedKey, run.id)
+  if redis.call("ZCARD", known.releasedKey) == 0 then redis.call("HDEL", known.settingsKey, "released") end
+end
+
 -- Frees what it holds, and takes it out of the queue in which it waits.
 function grants.leave(known, run)
   local held = grants.heldBy(run)
   for _, id in ipairs(held) do gates.freePlace(known, run, gates.of(known, id)) end
-  if gates.isQueued(run) then endWait(known, run) end
+  if run.away and not run.level then forgetReleased(known, run) end
+  if run.level or run.rate then endWait(known, run) end
   if run.level then queues.leave(known, gates.of(known, run.gates[run.held + 1].id), run, false) end
   if run.rate then leaveRate(known, run) end
+  run.away = false
   run.held = 0
   return held
 end
@@ -125,14 +133,79 @@ local function cancelOldest(known, run, gate, moves)
     addAudited("cancel_requested", oldest.id, run.actor, reason)
     redis.call("HSET", known.runPrefix .. oldest.id, "cancel", entryId)
   end
-  if oldest.level then return supersede(known, oldest, run, moves, ask) end
+  if oldest.level and not oldest.away then return supersede(known, oldest, run, moves, ask) end
   redis.call("LLEN", inboxKey) -- Refuses a key of another type while nothing is written yet.
+  if oldest.away then
+    grants.checkReturn(known, oldest)
+    grants.goWithout(known, oldest)
+  end
   ask()
   local actor = string.gsub(run.actorWord, "\1", " ")
   redis.call("RPUSH", inboxKey, 'cancel {"kind":"cancel","entryId":"' .. entryId .. '","actor":' .. actor
     .. ',"reason":"' .. reason .. '"}\n' .. entryId)
   redis.call("ZADD", dueKey, "NX", attentionAt, "attention " .. known.id .. " " .. oldest.id)
   moves.woken[#moves.woken + 1] = oldest.id
+end
+
+local function putPlace(known, run)
+  redis.call("HSET", known.runPrefix .. run.id, "place", gates.placeText(run))
+end
+
+-- What is read and written when it comes back. Then nothing of the next functions can fail.
+function grants.checkReturn(known, run)
+  settingsOf(known)
+  readQueues(known)
+  checkSet(known.releasedKey)
+  for _, each in ipairs(run.gates) do
+    local gate = gates.of(known, each.id)
+    gates.check(known, gate)
+    gates.checkLevel(gate, queues.returnLevel)
+  end
+end
+
+-- After a change that leaves nothing to do but wait.
+function grants.release(known, run)
+  for _, id in ipairs(grants.heldBy(run)) do gates.freePlace(known, run, gates.of(known, id)) end
+  run.held, run.away = 0, true
+  redis.call("ZADD", known.releasedKey, run.asked, run.id)
+  redis.call("HSET", known.settingsKey, "released", "true")
+  putPlace(known, run)
+end
+
+local function takeBack(known, run, gate)
+  run.held = run.held + 1
+  gates.putPlace(known, run, gate, gate.isTenants and redis.call("HGET", known.runPrefix .. run.id, "admittedAt") or run.asked)
+end
+
+-- Takes places from the next gate on; where there is none, or somebody else comes back, it waits before all who have not begun.
+local function goBack(known, run)
+  for index = run.held + 1, #run.gates do
+    local gate = gates.of(known, run.gates[index].id)
+    local isTaken = redis.call("HEXISTS", gate.queueKey, "virtual:" .. queues.returnLevel) == 1
+    if isTaken or settingsOf(known).stopped or not gates.hasRoom(known, gate) then
+      queues.join(known, gate, run, queues.returnLevel, nowMs)
+      redis.call("ZADD", known.queuedKey, run.asked, run.id)
+      return
+    end
+    takeBack(known, run, gate)
+  end
+  run.away = false
+end
+
+-- Something has happened to a run that has given its places back: it takes them again, or waits for them.
+function grants.comeBack(known, run)
+  if run.level then return end
+  goBack(known, run)
+  forgetReleased(known, run)
+  putPlace(known, run)
+end
+
+-- It waits for nothing any more, and goes on without: the sweep hands on what it had again already.
+function grants.goWithout(known, run)
+  for _, id in ipairs(grants.leave(known, run)) do
+    if gates.isWaitedAt(known, gates.of(known, id)) then redis.call("ZADD", dueKey, "NX", now, "gate " .. known.id .. " " .. id) end
+  end
+  putPlace(known, run)
 end
 
 -- Somebody more urgent may wait for a place that the run holds; an operator's moves are not counted.
@@ -153,11 +226,14 @@ local function waitAt(known, run, gate, moves)
   local waiting = onlyNewest and gates.isWaitedAt(known, gate) and queues.orderOf(known, gate, movesMax) or {}
   for _, other in ipairs(waiting) do
     -- A run that was handed on from gate to gate may come to one at which a younger one waits.
-    if tonumber(other.asked) > tonumber(run.asked) then
+    if not other.away and tonumber(other.asked) > tonumber(run.asked) then
       return supersede(known, run, other, moves)
     end
   end
-  for _, other in ipairs(waiting) do supersede(known, other, run, moves) end
+  for _, other in ipairs(waiting) do
+    -- One that has begun goes on when it has its places again.
+    if not other.away then supersede(known, other, run, moves) end
+  end
   queues.join(known, gate, run, onlyNewest and 10 or inheritedLevel(known, run), nowMs)
   beginWait(known, run)
   if atLimit == "cancel_in_progress" then cancelOldest(known, run, gate, moves) end
@@ -178,7 +254,7 @@ local function goOn(known, run, moves)
   grants.enter(known, run, moves)
   if run.status == "cancelled" then return end
   if run.level then
-    redis.call("HSET", known.runPrefix .. run.id, "place", gates.placeText(run))
+    putPlace(known, run)
     addEvent(known, "run_queued", run, run.workflow .. " " .. run.gates[run.held + 1].id)
     return
   end
@@ -201,6 +277,13 @@ local function grant(known, gate, moves)
   checkBefore(known, run)
   endWait(known, run)
   queues.leave(known, gate, run, true)
+  if run.away then
+    takeBack(known, run, gate)
+    goBack(known, run)
+    putPlace(known, run)
+    if not run.away then moves.woken[#moves.woken + 1] = run.id end
+    return true
+  end
   takePlace(known, run, gate)
   goOn(known, run, moves)
   return true

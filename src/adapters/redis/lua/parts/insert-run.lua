@@ -11,6 +11,7 @@
   entered (what its places or its wait let others do, see `grants`, or nil)
 ]]
 local version, reservation, reportedJob, decidedApproval, cancelling = 0, false, nil, nil, false
+local isInboxEmpty = false -- A run that gives its places back begins by its inbox.
 local checkedJob, checkedText = nil, nil
 local parent, treeSize = false, false
 local activeKey, eventsKey, keyedKey = known.activeKey, known.eventsKey, known.keyedKey

@@ -7,10 +7,11 @@
   Reads: plan, known (the tenant, see tenants), settings (of it), runId, actor, workflow, mayWait, nowMs, now, queuedMax, useGates,
   rated (the rate for which it waits first, see judge-rates, or nil)
   Sets: gated (the run, see gates, or nil without a plan), refused (the answer, or nil), waitsAt (the gate where it waits, or nil),
-  waitingInAll (how many runs of the tenant wait)
+  waitingInAll (how many runs of the tenant wait), releasedInAll (how many have given their places back)
 ]]
 local gated, waitsAt = nil, nil
 local waitingInAll = known.queues and redis.call("ZCARD", known.queuedKey) or 0
+local releasedInAll = settings.released and redis.call("ZCARD", known.releasedKey) or 0
 if plan == "" then
   local limit = tonumber(settings.limit)
   local isClosed = limit and known.active >= limit

@@ -1,7 +1,7 @@
 #!lua
 --[[
   Reads a run's change from the arguments and decides what it writes; writes nothing. `write-change` writes it.
-  The change: status, "ends" or "goes" and behind it what its event row says besides, the commit's word, the timeline's body, number of records, "jobs", "more", "tree" or "",
+  The change: status, "ends", "idle" or "goes" and behind it what its event row says besides, the commit's word, the timeline's body, number of records, "jobs", "more", "tree" or "",
   fields and bodies of the records; then, after "jobs", the number of jobs and they themselves; after "more" or "tree"
   the numbers of jobs, jobs to void, timers to clear, timers, approvals, approvals to close, dead letters and jobs to release,
   and the groups themselves in this order:
@@ -12,20 +12,22 @@
   Reads: at (index of the change), start, tenant, runId, runKey, activeKey, dueKey, time, nowMs, now, version (a number),
   terminal, what `judge-tree` reads and sets (it has found that the tree has room), what `call-settings` sets, known (the
   tenant, see `tenants`), what `tenants` sets, useGates, useLimits, gated (the run as `gates` has it, or nil when it has no plan of its gates),
-  reservation (the digest of the run's key, or false), what `places` reads and sets, cancelling (whether the run is being cancelled), reportedJob, decidedApproval (these two:
+  reservation (the digest of the run's key, or false), what `places` reads and sets, cancelling (whether the run is being cancelled),
+  isInboxEmpty (nothing waits there after it), reportedJob, decidedApproval (these two:
   what the entry of this very call settles, or nil), checkedJob, checkedText (the held job that it brings a verdict of, as it
   is then, or nil), fields (of the run: names and values; it adds to this list and
   to the next three), writes (commands), dueGone (members), dueAdded (scores and members)
   Sets: status, ends, news, nextVersion, fence, claims, bound, boundKey, proofAt, treeRows, limits (read by then if it matters),
-  moves (what its end lets others do, see `grants`, or nil)
+  moves (what its end, or what it gives back, lets others do, see `grants`, or nil), releasesPlaces
 ]]
-local status, ends, news = ARGV[at], string.sub(ARGV[at + 1], 1, 4) == "ends", string.sub(ARGV[at + 1], 5)
+local status, way, news = ARGV[at], string.sub(ARGV[at + 1], 1, 4), string.sub(ARGV[at + 1], 5)
+local ends, releasesPlaces = way == "ends", false
 local nextVersion = version == 0 and "1" or string.format("%.0f", version + 1)
 local fence, claims = false, {}
 local bound, boundKey, proofAt = false, false, false
 local treeRows = {} -- Event rows that follow the change's own: type, subject, actor, detail.
 local moves = nil
-if ends then
+if ends or way == "idle" then
   readQueues(known)
 elseif ARGV[at + 5] ~= "" then
   checkSet(dueKey)
@@ -259,6 +261,14 @@ if treeAt then
       treeRows[#treeRows + 1] = { "cancel_requested", id, runId, reason }
     end
   end
+end
+-- A run that was cancelled, or had come to its end, may go on without places: it has none to give back.
+if way == "idle" and isInboxEmpty and not cancelling and gated and gated.releases and not gated.away and gated.held == #gated.gates then
+  local _, _, grants = useGates()
+  releasesPlaces = true
+  grants.checkReturn(known, gated)
+  moves = { woken = {}, freed = grants.heldBy(gated) }
+  grants.check(known, moves.freed)
 end
 if ends then
   checkSet(activeKey)

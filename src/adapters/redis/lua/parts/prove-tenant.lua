@@ -3,7 +3,7 @@
   The proof of a tenant: every place must belong to a live root run that holds it, every run must have the places that it
   holds and be where it waits, and its key must point to it. What is not so is repaired and reported, a hundred things a visit.
   The tenant's field proofAfter says where the next one goes on: "<score> <run>" among the slots, "queued <score> <run>" among
-  those that wait, "held <gate> <score> <run>" among the places of the other gates.
+  those that wait, "released <score> <run>" among those that have given their places back, "held <gate> <score> <run>" among the places of the other gates.
   Reads: start, dueKey, now, nowMs, terminal, checkSet, readQueues, useGates, sweepEveryMs, proveEveryMs
   Sets: proveTenant (given a tenant, see `tenants`: repairs and runs, the runs that got a place, and how many things it has looked at)
 ]]
@@ -87,7 +87,7 @@ local function proveWaiting(known, after, room, found)
   local members = membersAfter(known.queuedKey, after, room)
   for index = 1, #members, 2 do
     local run = readRun(known, members[index])
-    if run and not useGates().isQueued(run) then
+    if run and not run.level and not run.rate then
       redis.call("ZREM", known.queuedKey, run.id)
       readQueues(known)
       select(2, useGates()).close(known)
@@ -104,6 +104,19 @@ local function proveWaiting(known, after, room, found)
         redis.call("HSET", known.runPrefix .. run.id, "place", gates.placeText(run))
         found.repairs[#found.repairs + 1] = { "queue_restored", run.id }
       end
+    end
+  end
+  return #members / 2, endOf(members, room)
+end
+
+local function proveReleased(known, after, room, found)
+  local members = membersAfter(known.releasedKey, after, room)
+  for index = 1, #members, 2 do
+    local run = readRun(known, members[index])
+    if run and run.isLive and run.away and not run.level then pcall(proveRun, known, run, found)
+    elseif run then
+      redis.call("ZREM", known.releasedKey, run.id)
+      found.repairs[#found.repairs + 1] = { "queue_left", run.id }
     end
   end
   return #members / 2, endOf(members, room)
@@ -131,7 +144,7 @@ local function proveHolders(known, after, room, found)
   end
 end
 
-local stages = { { "", proveSlots }, { "queued ", proveWaiting }, { "held ", proveHolders } }
+local stages = { { "", proveSlots }, { "queued ", proveWaiting }, { "released ", proveReleased }, { "held ", proveHolders } }
 
 local function proveFrom(known, after, found)
   local first = 1
@@ -165,14 +178,15 @@ end
 -- The types of the tenant's own keys are known before the first write: the reads that follow it cannot fail.
 local function proveTenant(known)
   local after = redis.call("HGET", known.settingsKey, "proofAfter") or ""
-  for _, key in ipairs({ known.activeKey, known.keyedKey, known.queuedKey, known.heldGatesKey, known.gateQueuesKey }) do checkSet(key) end
+  for _, key in ipairs({ known.activeKey, known.keyedKey, known.queuedKey, known.heldGatesKey, known.gateQueuesKey, known.releasedKey }) do checkSet(key) end
   local found = { repairs = {}, freed = {} }
   local nextAfter, looked = proveFrom(known, after, found)
   local nextKeyMs = trimKeys(known)
   -- A tenant of more than a hundred starts a minute would keep expired keys until its quota is full.
   local hasMoreExpired = nextKeyMs and nextKeyMs < nowMs
   local soonMs = nowMs + (hasMoreExpired and sweepEveryMs or proveEveryMs)
-  local things = redis.call("ZCARD", known.activeKey) + redis.call("ZCARD", known.queuedKey) + redis.call("ZCARD", known.heldGatesKey)
+  local things = 0
+  for _, key in ipairs({ known.activeKey, known.queuedKey, known.releasedKey, known.heldGatesKey }) do things = things + redis.call("ZCARD", key) end
   if things > 0 then
     redis.call("ZADD", dueKey, string.format("%.0f", soonMs), known.proof)
   else

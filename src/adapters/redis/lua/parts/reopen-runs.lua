@@ -5,7 +5,7 @@
   ARGV[17] and ARGV[18] are the entry's id and the actor as JSON, ARGV[19] is the entry's id.
   Reads: start, tenant, known (the tenant, see `tenants`), what `tenants` sets, runId, subject (the letter), actor, proveEveryMs,
   attentionAt, activeKey, useGates, dueKey, terminal, nowMs, writes, dueGone, rows (it adds to these three lists)
-  Sets: refusal, full (a run above goes on and has something else to apply first)
+  Sets: refusal, full (a run above goes on and has something else to apply first), above (the run above that goes on, if it has gates)
 ]]
 local settings = settingsOf(known)
 local opened, name, child = {}, runId, nil
@@ -25,7 +25,10 @@ while not refusal do
       if settings.stopped then refusal = "tenant_stopped"
       elseif past[4] then refusal = "dead_letter_not_retryable"
       -- What waits there may end it, and the entry of this retry with it.
-      else full = full or waits > 0 or redis.call("GET", start .. "wf:run:lock:" .. tenant .. ":" .. name) end
+      else
+        full = full or waits > 0 or redis.call("GET", start .. "wf:run:lock:" .. tenant .. ":" .. name)
+        above = past[7] and useGates().parse(name, past[7], past[8] or "0") or nil
+      end
       break
     end
   end

@@ -3,7 +3,7 @@
   The functions on gates, made when the first of them is needed: most calls need none, and making them all would cost more
   than a start may lose.
   Reads: start, dueKey, now, nowMs, attentionAt, retentionAt, timelineRowsMax, keepMs, proveEveryMs, eventsMax, trailMax,
-  settingsOf, checkSet, writeProof
+  settingsOf, readQueues, checkSet, writeProof
   Sets: useGates (it gives the tables that `gates`, `gate-queues` and `grants` set)
 ]]
 local gatesInUse, queuesInUse, grantsInUse

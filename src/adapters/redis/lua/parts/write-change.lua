@@ -50,5 +50,6 @@ if bound then
   if known.keysKept then known.keysKept = known.keysKept + added end
 end
 if proofAt then writeProof(known, proofAt) end
--- What it held is handed on as soon as it has ended.
+if releasesPlaces then select(3, useGates()).release(known, gated) end
+-- What it held is handed on at once.
 if moves then select(3, useGates()).handOn(known, moves) end
