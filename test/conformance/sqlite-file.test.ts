@@ -11,6 +11,7 @@ import type { Fence, LockToken } from "../../src/domain/lock.ts";
 import { type RunId, unchanged } from "../../src/domain/run.ts";
 import { partitionOf } from "../../src/domain/tenant.ts";
 import type { InterlockError } from "../../src/errors.ts";
+import { perHour } from "../../src/testing/conformance/budget-steps.ts";
 import { planOf } from "../../src/testing/conformance/gate-steps.ts";
 import { only } from "../../src/testing/conformance/harness.ts";
 import { startChildProgram } from "../support/child-program.ts";
@@ -257,6 +258,28 @@ describe("the file", () => {
     const again = await openStoreIn(directory);
     const listed = only(await again.listGates({ tenant, after: "", limit: 10 }, call), "listed");
     expect(listed.gates).toEqual([{ gate: "tenant", limit: 2, active: 2, waiting: 1 }]);
+    await again.close();
+  });
+
+  test("version 10, which knew no rates and budgets, is migrated: what a start has counted in is read back", async () => {
+    const dump = readFileSync(join(import.meta.dirname, "../fixtures/sqlite-schema-8.sql"), "utf8");
+    await runSql(directory, dump.replace("user_version = 8", "user_version = 9"));
+    await (await openStoreIn(directory)).close();
+    const kinds = ["rate_level", "ledger", "parked", "parked_line", "charge"];
+    await runSql(
+      directory,
+      [...kinds.map((kind) => `DROP TABLE ${kind};`), "PRAGMA user_version = 10;"].join("\n"),
+    );
+    const rates = [perHour(5)];
+    const store = await openStoreIn(directory);
+    only(await store.admit({ tenant, run: { ...admission(7).run, rates } }, call), "admitted");
+    await store.close();
+    const again = await openStoreIn(directory);
+    const answer = only(await again.admit({ tenant, run: { ...admission(7).run, rates } }, call), "admitted");
+    expect(answer.rateLeft?.remaining).toBe(4);
+    expect(only(await again.listLedgers({ tenant, after: "", limit: 9 }, call), "listed").ledgers).toEqual(
+      [],
+    );
     await again.close();
   });
 

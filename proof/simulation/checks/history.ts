@@ -93,6 +93,8 @@ export class History {
         this.refused(attempt.actor, answer.kind);
         return;
       case "quota_reached":
+      case "start_rate_exceeded":
+      case "budget_exhausted":
       case "version_conflict":
         this.refused(attempt.actor, answer.kind);
         return;

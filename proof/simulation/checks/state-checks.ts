@@ -197,6 +197,11 @@ export class StateChecks {
       case "lineKey":
       case "place":
       case "proof":
+      case "charge":
+      case "ledger":
+      case "parked":
+      case "parkedLine":
+      case "rateLevel":
       case "queued":
       case "queuedRun":
       case "ready":

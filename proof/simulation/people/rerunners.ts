@@ -50,6 +50,8 @@ export async function rerunSomething(
     case "idempotency_key_in_flight":
     case "max_concurrent_runs_reached":
     case "queue_full":
+    case "start_rate_exceeded":
+    case "budget_exhausted":
     case "tenant_stopped":
     case "concurrency_gate_unavailable":
     case "request_cancelled":
