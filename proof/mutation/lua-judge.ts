@@ -15,6 +15,7 @@ const testFiles = [
   "test/conformance/redis-sweep.test.ts",
   "test/conformance/redis-batches.test.ts",
   "test/conformance/redis-locks.test.ts",
+  "test/conformance/redis-limits.test.ts",
   "test/conformance/due-index.test.ts",
 ];
 

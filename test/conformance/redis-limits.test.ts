@@ -8,6 +8,7 @@ import { type BudgetId, ledgerId, type Period, periodAt, tenantBudgetId } from "
 import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import {
+  byWorkflow,
   costs,
   held,
   jobWith,
@@ -15,13 +16,15 @@ import {
   perHour,
   ratedRun,
   report,
+  saveAmount,
   startSaid,
   tenantBudget,
   usd,
   uses,
+  workflowBudget,
 } from "../../src/testing/conformance/budget-steps.ts";
 import { Harness, only } from "../../src/testing/conformance/harness.ts";
-import { claim } from "../../src/testing/conformance/run-steps.ts";
+import { claim, jobOf, sweepOnce } from "../../src/testing/conformance/run-steps.ts";
 import { type SetClockHost, startSetClockHost } from "../support/set-clock-stores.ts";
 import { silentLog } from "../support/silent-log.ts";
 
@@ -82,6 +85,32 @@ describe("with the server's clock", () => {
       "ledger-ids",
       "ledgers",
     ]);
+  });
+
+  test("what a budget holds is named to nobody, and its line leaves nothing when it goes", async () => {
+    const harness = newHarness(store);
+    const { start, due } = createKeys("interlock").forTenant(harness.tenant);
+    await harness.set(tenantBudget(5 * usd));
+    const job = await held(harness, costs(5));
+    const waiting = await jobWith(harness, costs(3));
+    expect(await claim(harness, waiting, harness.claim())).toMatchObject({ because: "budget_held" });
+    const things = await server.command<string[]>("ZRANGE", due, "0", "-1");
+    expect(things.filter((each) => each.includes(waiting))).toEqual([]);
+    expect(await report(harness, job, uses(1))).toBe("delivered");
+    const { unclaimed } = only(await sweepOnce(harness), "swept");
+    expect(unclaimed.map((each) => each.job.jobId)).toEqual([waiting]);
+    expect(await server.command<string[]>("KEYS", `${start}parked*:${harness.tenant}*`)).toEqual([]);
+    only(await claim(harness, waiting, harness.claim()), "claimed");
+  });
+
+  test("a job that is born claimed is paid by its workflow's budget alone as well", async () => {
+    const harness = newHarness(store);
+    await saveAmount(harness, 5 * usd);
+    const meter = { ...costs(2), budgets: [byWorkflow("hold")] };
+    const runId = harness.runId();
+    const job = jobOf(runId, { meter, claim: harness.claim() });
+    await harness.admit(harness.newRun({ runId, change: { jobs: [job] } }));
+    expect(await ledgers(harness)).toMatchObject([{ budget: workflowBudget, spent: 0, reserved: 2 * usd }]);
   });
 });
 
