@@ -115,7 +115,9 @@ function whyStuck({ records, known }: World, { tenant, runId, status }: KnownRun
   const entries = records.size("inbox", scope);
   if (entries > 0) return new Violation("INV-23", `${entries} entries wait in ${runId}, which is ${status}`);
   const open = records.scan("job", scope, "", 1_000).map(({ value }) => value);
-  const job = open.find(({ state }) => state === "held" || state === "ready" || state === "claimed");
+  const job = open.find(
+    ({ state }) => state === "held" || state === "ready" || state === "parked" || state === "claimed",
+  );
   if (job !== undefined) return new Violation("INV-20", `job ${job.jobId} is ${job.state} for ever`);
   const approved = records
     .scan("approval", tenant, `${runId}:`, 100)

@@ -49,7 +49,7 @@ export const plantedDispatchBugs: readonly TextPatch[] = [
     ["held-job-claimable", "a worker that knows its id claims a job that the check has not allowed"],
     "src/adapters/operations/jobs.ts",
     [
-      `  if (job.state !== "ready") return "not_ready";`,
+      `  if (job.state !== "ready") return job.state === "parked" ? "budget_held" : "not_ready";`,
       `  if (job.state !== "ready" && job.state !== "held") return "not_ready";`,
     ],
     conformance,

@@ -36,8 +36,8 @@ export const plantedPoolBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/operations/jobs.ts",
-        find: "  return placeRefusal(context, run.tenant, place) === undefined;",
-        replace: "  return placeRefusal(context, run.tenant, place) !== null;",
+        find: "  if (placeRefusal(context, tenant, placeOf(job, terms)) !== undefined) return undefined;\n",
+        replace: "",
       },
     ],
     tests: [conformance],

@@ -125,7 +125,7 @@ export const plantedRunBugs: readonly TextPatch[] = [
     "result-applied-twice",
     "a job is not marked as reported: its result is applied as often as it arrives",
     inbox,
-    `      settleJob(context, tenant, job, { state: "reported", reportId: entryId });\n`,
+    `      settleJob(context, tenant, job, { state: "reported", reportId: entryId, claim: endOf(entry) });\n`,
     "",
   ),
   bug(
@@ -198,7 +198,7 @@ export const plantedRunBugs: readonly TextPatch[] = [
     "claim-taken-over",
     "a claimed job can be claimed by a second worker: both do the work",
     jobs,
-    `  if (job.state !== "ready") return "not_ready";\n`,
+    `  if (job.state !== "ready") return job.state === "parked" ? "budget_held" : "not_ready";\n`,
     "",
   ),
   bug(
@@ -253,7 +253,7 @@ export const plantedRunBugs: readonly TextPatch[] = [
   bug(
     "republished-for-ever",
     "an unclaimed job is published again at the same pace for ever",
-    "src/adapters/operations/jobs.ts",
+    "src/adapters/operations/job-records.ts",
     "republishAfterMs * 2 ** job.republished",
     "republishAfterMs",
   ),

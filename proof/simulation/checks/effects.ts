@@ -18,11 +18,16 @@ const effects = new Set([
 
 export function mayHaveEffect({ name, request, outcome }: StoreExecution): boolean {
   if (name === "claimJobs" && outcome.kind === "judged") {
-    return outcome.answers.some(({ kind }) => kind === "claimed");
+    return outcome.answers.some((answer) => answer.kind === "claimed" || keepsRefusal(answer.because));
   }
   if (name === "heartbeatJobs" && outcome.kind === "judged") {
     return outcome.answers.some(({ kind }) => kind === "extended");
   }
+  // A late report is refused, and says what its claim has used; a level that lies ahead of the clock is kept anew by refusals too.
+  if (name === "deliver" && (outcome.kind === "stale_claim" || outcome.kind === "run_ended")) {
+    return request.entry.kind === "result";
+  }
+  if (outcome.kind === "start_rate_exceeded") return true;
   // A caller that is told its place in a queue may have got it just now; one that asks for none may have given its own up.
   if (name === "acquireLock" && outcome.kind === "busy") {
     return (
@@ -30,6 +35,11 @@ export function mayHaveEffect({ name, request, outcome }: StoreExecution): boole
     );
   }
   return effects.has(outcome.kind);
+}
+
+/** A job that is parked for its budget, and the turn of one that waits for its rate. */
+function keepsRefusal(because: string): boolean {
+  return because === "budget_held" || because === "topic_rate";
 }
 
 /** Every operation stays within the tenant that it names, or within its partition. */
@@ -132,6 +142,11 @@ export function eventsWanted(execution: StoreExecution, changes: readonly Change
     }
     // One that is asked for; written again under its id it is asked for again.
     if (change.kind === "approval" && change.before === undefined && change.after !== undefined) wanted += 1;
+    // Each percent of a budget that is reached is told by itself.
+    if (change.kind === "ledger") {
+      const [was, is] = [change.before?.crossed ?? 0, change.after?.crossed ?? 0];
+      wanted += [50, 80, 100].filter((percent) => percent > was && percent <= is).length;
+    }
     if (change.kind === "document" && (name === "putDocument" || name === "removeDocument")) wanted += 1;
     if (change.kind === "document" && name === "deliver" && change.after?.revision === 2 && !reopens)
       wanted += 1;
@@ -150,13 +165,14 @@ function hasMoved({ name, request, outcome }: StoreExecution, changes: readonly 
 /** A run that waited and was admitted, or waits at its next gate. */
 function movesAtGates(before: StoredRun, after: StoredRun): number {
   if (before.status !== "queued" || after.version !== before.version) return 0;
-  return after.status !== "queued" || after.gates?.held !== before.gates?.held ? 1 : 0;
+  const wasRated = before.gates?.startsAtMs !== after.gates?.startsAtMs;
+  return after.status !== "queued" || wasRated || after.gates?.held !== before.gates?.held ? 1 : 0;
 }
 
 /** One that was granted its place by the operation that put it into the queue: it says so, and nothing else shows it. */
 export function isPassing({ type, subject, detail }: EventRow, state: StoredRun | undefined): boolean {
   if (type !== "run_queued") return false;
   const { gates } = state ?? {};
-  const waitsAt = gates?.waits === undefined ? undefined : gates.gates[gates.held]?.gate;
+  const waitsAt = gates?.waits === undefined ? gates?.rate : gates.gates[gates.held]?.gate;
   return subject === state?.runId && detail !== `${state?.workflow} ${waitsAt}`;
 }

@@ -219,7 +219,7 @@ function checkRun({ name }: StoreExecution, state: StoredRun): void {
     return;
   }
   const ids = gates.gates.map(({ gate }) => gate);
-  const { waits, held } = gates;
+  const { waits, held, startsAtMs } = gates;
   const inOrder = ids.every((gate, index) => index === 0 || (ids[index - 1] as GateId) < gate);
   mustHold(
     inOrder && ids.at(-1) === tenantGate,
@@ -227,9 +227,13 @@ function checkRun({ name }: StoreExecution, state: StoredRun): void {
     () => `${name} made ${runId} take its places in the order ${ids.join()}`,
   );
   const what = () => `${name} left ${runId} ${status}, with ${held} of ${ids.length} places`;
-  if (isTerminal(status)) mustHold(held === 0 && waits === undefined, "INV-33", what);
-  else if (status === "queued") mustHold(waits !== undefined && held < ids.length, "INV-33", what);
-  else mustHold(waits === undefined && held === ids.length, "INV-33", what);
+  const waitsAtGate = waits !== undefined;
+  const waitsForRate = startsAtMs !== undefined;
+  if (isTerminal(status)) mustHold(held === 0 && !waitsAtGate && !waitsForRate, "INV-33", what);
+  else if (status !== "queued")
+    mustHold(!waitsAtGate && !waitsForRate && held === ids.length, "INV-33", what);
+  else if (waitsForRate) mustHold(!waitsAtGate && held === 0, "INV-33", what);
+  else mustHold(waitsAtGate && held < ids.length, "INV-33", what);
 }
 
 function tenantOf(change: Change): TenantId | undefined {
@@ -238,5 +242,7 @@ function tenantOf(change: Change): TenantId | undefined {
   if (isWorkflow) return change.scope.split("/")[0] as TenantId;
   // What becomes due at a gate or for a run that waits.
   const [, kind, tenant] = change.kind === "due" ? change.member.split(" ") : [];
-  return kind === "gate" || kind === "gates" || kind === "queued" ? (tenant as TenantId) : undefined;
+  return kind === "gate" || kind === "gates" || kind === "queued" || kind === "rated"
+    ? (tenant as TenantId)
+    : undefined;
 }

@@ -24,8 +24,12 @@ export class GateIndexes {
     const expected = new Expected();
     const held = new Map<GateId, string[]>();
     const arrivals = new Map<string, RunId>();
-    for (const [runId, { held: gates, waiting, member, deadlineAtMs }] of runs) {
+    for (const [runId, { held: gates, waiting, member, deadlineAtMs, startsAtMs }] of runs) {
       for (const gate of gates) held.set(gate, [...(held.get(gate) ?? []), member]);
+      if (startsAtMs !== undefined) {
+        expected.add("queued", tenant, member);
+        this.#checkDue(name, tenant, runId, deadlineAtMs);
+      }
       if (waiting === undefined) continue;
       const arrival = `${waiting.gate} ${waiting.arrival}`;
       const other = arrivals.get(arrival);

@@ -13,6 +13,8 @@ export type GatePosition = {
   /** Of the tenant's own gate. */
   readonly slot: string;
   readonly deadlineAtMs: number;
+  /** When its rate lets it go on to its first gate; absent unless it waits for that. */
+  readonly startsAtMs?: number;
 };
 
 export type Waiting = QueuePlace & {
@@ -31,12 +33,13 @@ export function positionOf(state: StoredRun | undefined): GatePosition | undefin
   const slot = `${orderedNumber(admittedAtMs)} ${runId}`;
   if (gates === undefined) return { held: [tenantGate], member: slot, slot, deadlineAtMs: 0 };
   const ids = gates.gates.map(({ gate }) => gate);
-  const { held, waits, deadlineAtMs, askedAtMs, fairnessKey, weight, agingMs } = gates;
+  const { held, waits, deadlineAtMs, startsAtMs, askedAtMs, fairnessKey, weight, agingMs } = gates;
   const position = {
     held: ids.slice(0, held),
     member: `${orderedNumber(askedAtMs)} ${runId}`,
     slot,
     deadlineAtMs,
+    ...(startsAtMs === undefined ? {} : { startsAtMs }),
   };
   const gate = ids[held];
   if (waits === undefined || gate === undefined) return position;

@@ -95,6 +95,8 @@ export class History {
       case "start_rate_exceeded":
       case "budget_exhausted":
       case "quota_reached":
+      case "start_rate_exceeded":
+      case "budget_exhausted":
       case "version_conflict":
         this.refused(attempt.actor, answer.kind);
         return;

@@ -121,11 +121,18 @@ export class JobChecks {
         mustHold(after.checked?.verdict === "allow", "INV-21", what);
         this.#marks.hit("job_released");
         return;
+      case "ready parked":
+        mustHold(name === "claimJobs" && after.parkedFor !== undefined, "INV-17", what);
+        return;
+      case "parked ready":
+        mustHold(name === "sweep", "INV-17", what);
+        return;
       case "held voided":
         this.#marks.hit("held_job_voided");
         mustHold(name === "commit" || name === "deliver", "INV-17", what);
         break;
       case "ready voided":
+      case "parked voided":
       case "claimed voided":
         mustHold(name === "commit" || name === "deliver", "INV-17", what);
         this.#marks.hit("job_voided");

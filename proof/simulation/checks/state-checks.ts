@@ -201,6 +201,11 @@ export class StateChecks {
       case "parkedLine":
       case "place":
       case "proof":
+      case "charge":
+      case "ledger":
+      case "parked":
+      case "parkedLine":
+      case "rateLevel":
       case "queued":
       case "queuedRun":
       case "rateLevel":

@@ -43,7 +43,11 @@ export function checkEndedRun(records: JournaledRecords, run: Ended & { readonly
   }
   checkCopies(records, run);
   for (const { value } of records.scan("job", scope, "", 1_000)) {
-    const open = value.state === "held" || value.state === "ready" || value.state === "claimed";
+    const open =
+      value.state === "held" ||
+      value.state === "ready" ||
+      value.state === "parked" ||
+      value.state === "claimed";
     mustHold(!open, "INV-20", () => `${runId} is ${run.status}, but job ${value.jobId} is ${value.state}`);
   }
   for (const { member, value } of records.scan("approval", tenant, `${runId}:`, 1_000)) {

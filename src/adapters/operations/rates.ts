@@ -174,14 +174,14 @@ export function judgeTopicRates(
   return undefined;
 }
 
-/** The oldest claim that was refused is remembered until its time and a second more. */
+/** The oldest claim that was refused has its turn until its time and a second more. A younger one changes nothing. */
 export function keepRefused(context: Context, tenant: TenantId, job: Job, wait: RateWait): void {
   const { rate, againInMs, isFirst } = wait;
+  if (!isFirst) return;
   const id = topicRateId(job.topic, rate);
-  const held = readRate(context, tenant, id, rate);
+  const { level } = readRate(context, tenant, id, rate);
   const untilMs = nowMs(context) + againInMs + turnMs;
-  if (isFirst) keepRate(context, tenant, { id, rate, ...held, first: { member: readyMember(job), untilMs } });
-  else if (held.isAhead) keepRate(context, tenant, { id, rate, ...held });
+  keepRate(context, tenant, { id, rate, level, first: { member: readyMember(job), untilMs } });
 }
 
 /** Counts a claim that was judged. Gives what was taken of rates with a unit, which its result settles. */

@@ -216,6 +216,20 @@ export const budgetLimitCases: readonly ConformanceCase[] = [
     },
   },
   {
+    name: "an amount that was lowered is compared with what is spent when more is",
+    async check(harness) {
+      await harness.set(tenantBudget(100 * usd));
+      await report(harness, await held(harness, costs(1)), uses(40));
+      const job = await held(harness, costs(1));
+      await harness.set(tenantBudget(50 * usd));
+      await beatWith(harness, job, { usd: 5 * usd });
+      await report(harness, await held(harness, costs(1)), { outcome: "handed_back" });
+      assert.deepEqual(await crossingsSaid(harness), []);
+      await report(harness, job, { usage: { usd: 1 } });
+      assert.deepEqual(await crossingsSaid(harness), ["all usd 50", "all usd 80"]);
+    },
+  },
+  {
     name: "a job is born claimed only if its budgets can pay for it, and is charged; else it is born ready",
     async check(harness) {
       await harness.set(tenantBudget(10 * usd));

@@ -5,11 +5,13 @@ import type { JobId } from "../../domain/job.ts";
 import type { TopicRate } from "../../domain/rates.ts";
 import {
   claimSaid,
+  held,
   hourMs,
   jobWith,
   perHour,
   ratedRun,
   readyJobs,
+  report,
   runOf,
   startRun,
   startSaid,
@@ -214,6 +216,27 @@ const claimCases: readonly ConformanceCase[] = [
       assert.equal(await jobState(harness, three), "ready");
       assert.deepEqual(await readyJobs(harness), [three]);
       assert.equal(await claimSaid(harness, other), "claimed");
+    },
+  },
+  {
+    name: "a claim that has ended, however it ended, stays counted in a rate of claims",
+    async check(harness) {
+      await harness.set(ofShell(requests(2)));
+      await report(harness, await held(harness));
+      await report(harness, await held(harness), { outcome: "handed_back" });
+      assert.equal(await claimSaid(harness, await jobWith(harness)), "topic_rate");
+    },
+  },
+  {
+    name: "units that are given back are first for the claim whose turn it is",
+    async check(harness) {
+      await harness.set(ofShell(tokens(10)));
+      const [holder] = [await held(harness, needs(4)), await held(harness, needs(5))];
+      const large = await jobWith(harness, needs(9));
+      const young = await jobWith(harness, needs(2));
+      assert.equal(await claimSaid(harness, large), "topic_rate");
+      await report(harness, holder, { usage: { tokens: 0 } });
+      assert.equal(await claimSaid(harness, young), "topic_rate");
     },
   },
   {

@@ -1,3 +1,4 @@
+// The edges of rates: the millisecond at which a unit drains, a turn is over, and a run that waited for its rate begins.
 import type { JobId } from "../../domain/job.ts";
 import type { TopicRate } from "../../domain/rates.ts";
 import {
@@ -55,10 +56,8 @@ const startEdges: readonly Edge[] = [
     decidedBy: [dueFrom, "sweep.ts if (startsAtMs > nowMs(context))", "rates.ts waits > 0 && startsAtMs >"],
     ...{ below: "queued", at: "pending", above: "pending" },
     async look(harness, offset, time) {
-      const rates = [
-        ...perSecond(2, "queue"),
-        perHour(30, { perMs: 3_000, burst: 1, atLimit: "queue", of: "w" }),
-      ];
+      const slow = perHour(30, { perMs: 3_000, burst: 1, atLimit: "queue", of: "w" });
+      const rates = [slow, ...perSecond(2, "queue")];
       await startRun(harness, ratedRun(harness, rates));
       await startRun(harness, ratedRun(harness, rates));
       const run = ratedRun(harness, rates);
@@ -185,6 +184,41 @@ const claimEdges: readonly Edge[] = [
       await time.pass(1);
       const young = await jobWith(harness);
       const waits = await again(harness, oldest);
+      await time.pass(waits + 1_000 + offset);
+      return claimSaid(harness, young);
+    },
+  },
+  {
+    name: "the turn of a claim ends when it is granted: a younger one passes at its own time",
+    decidedBy: [],
+    ...{ below: "topic_rate", at: "claimed", above: "claimed" },
+    async look(harness, offset, time) {
+      await harness.set(topic());
+      await held(harness);
+      const oldest = await jobWith(harness);
+      await time.pass(1);
+      const young = await jobWith(harness);
+      await time.pass(await again(harness, oldest));
+      await claim(harness, oldest);
+      await time.pass(100 + offset);
+      return claimSaid(harness, young);
+    },
+  },
+  {
+    name: "a claim that is refused again, since an older one came before it, has its turn from then on",
+    decidedBy: [],
+    ...{ below: "topic_rate", at: "claimed", above: "claimed" },
+    async look(harness, offset, time) {
+      await harness.set(topic());
+      const older = await jobWith(harness);
+      await time.pass(1);
+      await held(harness);
+      const second = await jobWith(harness);
+      await time.pass(1);
+      const young = await jobWith(harness);
+      await time.pass(await again(harness, second));
+      await claim(harness, older);
+      const waits = await again(harness, second);
       await time.pass(waits + 1_000 + offset);
       return claimSaid(harness, young);
     },
