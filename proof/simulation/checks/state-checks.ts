@@ -185,7 +185,6 @@ export class StateChecks {
       case "lock":
         this.#judgeLock(execution, change);
         return;
-      case "charge":
       case "document":
       case "due":
       case "ending":
@@ -194,11 +193,8 @@ export class StateChecks {
       case "heldGate":
       case "holding":
       case "keyed":
-      case "ledger":
       case "line":
       case "lineKey":
-      case "parked":
-      case "parkedLine":
       case "place":
       case "proof":
       case "charge":
@@ -208,7 +204,6 @@ export class StateChecks {
       case "rateLevel":
       case "queued":
       case "queuedRun":
-      case "rateLevel":
       case "ready":
       case "running":
       case "sweepMark":
