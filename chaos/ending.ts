@@ -33,8 +33,11 @@ export async function untilQuiet({ system, asker, knowledge }: Ending): Promise<
         await askCancel(asker, "ending", gateway, { tenant: tenant.id, runId });
       }
     });
-    const active = await Promise.all(tenants.all().map(({ id }) => activeCount(system, id)));
-    return active.every((count) => count === 0);
+    const counts = [
+      ...tenants.all().map(({ id }) => activeCount(system, id)),
+      queuedCount(system, tenants.queued),
+    ];
+    return (await Promise.all(counts)).every((count) => count === 0);
   });
 }
 
@@ -74,12 +77,21 @@ async function listRuns(client: Client, { runs }: Knowledge, tenant: Tenant): Pr
 }
 
 function isActive(status: string): boolean {
-  return ["pending", "running", "waiting"].includes(status);
+  return ["queued", "pending", "running", "waiting"].includes(status);
 }
 
 async function activeCount(system: System, id: string): Promise<number | undefined> {
   const outcome = await outcomeOf(() => readTenant(system, id));
   return outcome.kind === "ok" ? outcome.value.active_runs : undefined;
+}
+
+async function queuedCount(system: System, tenant: Tenant): Promise<number | undefined> {
+  const outcome = await outcomeOf(() => readQueued(clientOf(system, tenant)));
+  return outcome.kind === "ok" ? outcome.value : undefined;
+}
+
+async function readQueued(client: Client): Promise<number> {
+  return (await client.call("listQueues", { query: {} })).queued;
 }
 
 function readTenant({ urls, tenants }: System, id: string) {
@@ -95,7 +107,8 @@ export async function readEverything(ending: Ending): Promise<readonly DeadLette
     const client = clientOf(system, tenant);
     await insist(() => listRuns(client, knowledge, tenant));
     const { active_runs: activeRuns } = await insist(() => readTenant(system, tenant.id));
-    record({ of: "tenant", tenant: tenant.id, activeRuns });
+    const queued = await insist(() => readQueued(client));
+    record({ of: "tenant", tenant: tenant.id, activeRuns, queued });
     const letters = await insist(() => client.call("listDeadLetters", { query: { limit: 200 } }));
     record({ of: "dead_letters", tenant: tenant.id, count: letters.items.length });
     for (const { id, reason } of letters.items) deadLetters.push({ tenant: tenant.id, id, reason });

@@ -4,7 +4,7 @@ import type { SeededRandom } from "../src/testing/seeded-random.ts";
 import type { Asker, Outcome } from "./asking.ts";
 import { createGatewayClient, type GatewayClient } from "./gateways.ts";
 import type { Tenant } from "./tenants.ts";
-import { idleWorkflow } from "./workflows.ts";
+import { gatesOf, idleWorkflow } from "./workflows.ts";
 
 export type Lane = {
   readonly asker: Asker;
@@ -31,6 +31,8 @@ export type KeyedStart = {
   readonly key: string;
   /** Its input; two starts of the same key and input are the same request. */
   readonly order: number;
+  /** Where the workflow has gates of each customer. */
+  readonly customer?: string;
 };
 
 /** What clients have learnt of runs and keys. */
@@ -193,12 +195,20 @@ export async function askStart(
   asker: Asker,
   client: string,
   gateway: GatewayClient,
-  { tenant, workflow, key, order }: KeyedStart,
+  { tenant, workflow, key, order, customer = "" }: KeyedStart,
 ): Promise<Outcome<Started>> {
+  const gates = gatesOf(workflow, customer);
   const outcome = await asker.ask({
     client,
-    operation: { operation: "start", tenant: tenant.id, workflow, key, fingerprint: `${workflow} ${order}` },
-    send: () => gateway.client().runs.start(workflow, { order }, { idempotencyKey: key }),
+    operation: {
+      ...{ operation: "start", tenant: tenant.id, workflow, key },
+      fingerprint: `${workflow} ${order} ${customer}`.trim(),
+      ...(gates === undefined ? {} : { gates }),
+    },
+    send: () =>
+      gateway
+        .client()
+        .runs.start(workflow, customer === "" ? { order } : { order, customer }, { idempotencyKey: key }),
     answerOf: ({ run_id, replayed }) => ({ kind: "run", runId: run_id, replayed }),
   });
   gateway.learn(outcome);

@@ -5,7 +5,7 @@ import type { Asker } from "./asking.ts";
 import { type Knowledge, type Lane, useLedger } from "./ledger-load.ts";
 import { useLocks } from "./lock-load.ts";
 import type { System } from "./system.ts";
-import { decideApprovals, useWorkers } from "./work-load.ts";
+import { anyQueued, anyWork, decideApprovals, useWorkers } from "./work-load.ts";
 
 export type Load = {
   readonly knowledge: Knowledge;
@@ -40,10 +40,11 @@ export function startLoad({ system, asker, random, restFactor }: LoadOptions): L
       await useLedger({ ...lane, signal: over }, knowledge, tenant, system.tenants.platform);
     }
   };
-  const { work, locks } = system.tenants;
+  const { work, queued, locks } = system.tenants;
   const all = Promise.all([
     ...Array.from({ length: ledgersAtOnce }, ledgerLane),
-    ...work.map((tenant) => useWorkers(lane, knowledge, tenant)),
+    ...work.map((tenant) => useWorkers(lane, knowledge, tenant, anyWork)),
+    useWorkers(lane, knowledge, queued, anyQueued),
     useLocks({ lane, tenant: locks, outsideUrl: system.outsideUrl, groups: lockGroups }),
   ]);
   const resting = new AbortController();

@@ -120,7 +120,7 @@ function withoutOpen(ending: Ending): Ending {
   return {
     ...ending,
     record(final) {
-      const isOpen = final.of === "run" && ["pending", "running", "waiting"].includes(final.status);
+      const isOpen = final.of === "run" && ["queued", "pending", "running", "waiting"].includes(final.status);
       if (!isOpen && final.of !== "tenant" && final.of !== "dead_letters") ending.record(final);
     },
   };

@@ -203,7 +203,7 @@ async function startWorkers(options: SystemOptions, { urls, ports, tenants, fold
       argsFor: (life) => {
         const given: WorkerProgramOptions = {
           ...{ name, start: life, seed: options.seed, urls, topic: workTopic, ...bus },
-          tenants: tenants.work.map(({ id, worker }) => ({ id, worker })),
+          tenants: [...tenants.work, tenants.queued].map(({ id, worker }) => ({ id, worker })),
           file: join(folder, `${name}.jsonl`),
         };
         return [program, JSON.stringify(given)];

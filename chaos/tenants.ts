@@ -1,9 +1,9 @@
-// The tenants of a chaos run: some whose workers do the work, some whose runs only a cancel ends, and one for locks.
+// The tenants of a chaos run: some whose workers do the work, one whose runs wait at gates, some whose runs only a cancel ends, and one for locks.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Body, createClient } from "../src/sdk/index.ts";
 import { outcomeOf } from "./asking.ts";
-import { allWorkflows, idleWorkflow } from "./workflows.ts";
+import { allWorkflows, idleWorkflow, queuedWorkflows, sharedGate } from "./workflows.ts";
 
 export type Tenant = {
   readonly id: string;
@@ -16,6 +16,8 @@ export type Tenant = {
 export type Tenants = {
   readonly platform: string;
   readonly work: readonly Tenant[];
+  /** One whose runs wait at gates of their workflows, and never for the tenant's own. */
+  readonly queued: Tenant;
   readonly locks: Tenant;
   /** Made while the run goes on: each is used for a while, so that its history stays short enough to be decided. */
   makeLedger(number: number): Promise<Tenant>;
@@ -29,6 +31,7 @@ type Setup = { readonly urls: readonly string[]; readonly platform: string; read
 
 const workLimit = 6;
 const ledgerLimit = 3;
+const roomyLimit = 100_000;
 
 export async function createTenants({ urls, platform, workTenants }: Setup): Promise<Tenants> {
   const made: Tenant[] = [];
@@ -43,18 +46,21 @@ export async function createTenants({ urls, platform, workTenants }: Setup): Pro
   const work = await Promise.all(
     names.map((id, index) => make(id, workLimit, allWorkflows, strategies[index % 2])),
   );
+  const gates = { [sharedGate.name]: { max: sharedGate.max } };
+  const queued = await make("queued", roomyLimit, Object.values(queuedWorkflows), { gates });
   const locks = await make("locks", 1, []);
   return {
     platform,
     work,
+    queued,
     locks,
     makeLedger: (number) => make(`ledger-${number}`, ledgerLimit, [idleWorkflow]),
-    makeRoomy: () => make("roomy", 100_000, [idleWorkflow]),
+    makeRoomy: () => make("roomy", roomyLimit, [idleWorkflow]),
     all: () => made,
   };
 }
 
-type Settings = Pick<Body<"createTenant">, "results_strategy">;
+type Settings = Pick<Body<"createTenant">, "results_strategy" | "gates">;
 
 type NewTenant = {
   readonly id: string;

@@ -13,14 +13,39 @@ import {
   pause,
 } from "./ledger-load.ts";
 import type { Tenant } from "./tenants.ts";
+import { queuedWorkflows } from "./workflows.ts";
 
-const startersPerTenant = 2;
 const approversPerTenant = 2;
 
+/** What the clients of a tenant start, drawn anew each time. */
+export type Starts = {
+  readonly clients: number;
+  choose(random: Lane["random"]): Pick<KeyedStart, "workflow" | "customer">;
+};
+
+export const anyWork: Starts = {
+  clients: 2,
+  choose: (random) => ({ workflow: random.pick(["plain", "plain", "plain", "approved", "risky"]) }),
+};
+
+/** Few customers and many clients, so that most runs find another one of their customer. */
+export const anyQueued: Starts = {
+  clients: 4,
+  choose: (random) => ({
+    workflow: random.pick(Object.values(queuedWorkflows)).id,
+    customer: `c${random.integer(1, 2)}`,
+  }),
+};
+
 /** Resolves when the signal is aborted and every client has its last answer. */
-export async function useWorkers(lane: Lane, knowledge: Knowledge, tenant: Tenant): Promise<void> {
-  const clients = Array.from({ length: startersPerTenant }, (_, number) =>
-    start(lane, knowledge, tenant, number),
+export async function useWorkers(
+  lane: Lane,
+  knowledge: Knowledge,
+  tenant: Tenant,
+  starts: Starts,
+): Promise<void> {
+  const clients = Array.from({ length: starts.clients }, (_, number) =>
+    start(lane, knowledge, { tenant, starts }, number),
   );
   await Promise.all(clients);
 }
@@ -30,7 +55,14 @@ export async function decideApprovals(lane: Lane, tenant: Tenant): Promise<void>
   await Promise.all(Array.from({ length: approversPerTenant }, (_, number) => approve(lane, tenant, number)));
 }
 
-async function start(lane: Lane, knowledge: Knowledge, tenant: Tenant, number: number): Promise<void> {
+type Starting = { readonly tenant: Tenant; readonly starts: Starts };
+
+async function start(
+  lane: Lane,
+  knowledge: Knowledge,
+  { tenant, starts }: Starting,
+  number: number,
+): Promise<void> {
   const { asker, signal, urls } = lane;
   const name = `${tenant.id}.${number + 1}`;
   const random = lane.random.stream(name);
@@ -51,8 +83,7 @@ async function start(lane: Lane, knowledge: Knowledge, tenant: Tenant, number: n
     return replayed ? "replayed" : "started";
   };
   for (let order = 1; !signal.aborted; order += 1) {
-    const workflow = random.pick(["plain", "plain", "plain", "approved", "risky"]);
-    const wanted = { tenant, workflow, key: `${name}-${order}`, order };
+    const wanted = { tenant, ...starts.choose(random), key: `${name}-${order}`, order };
     const twice = random.chance(0.25) ? [send(other, `${name}b`, wanted)] : [];
     const [known] = await Promise.all([send(one, name, wanted), ...twice]);
     // What is not known is asked again, as every client should.

@@ -3,6 +3,7 @@ import { checkAdmissions } from "./check-admission.ts";
 import { checkApprovals } from "./check-approvals.ts";
 import { checkClaims } from "./check-claims.ts";
 import { checkDeliveries } from "./check-deliveries.ts";
+import { checkGates, checkQueues } from "./check-gates.ts";
 import { checkKept } from "./check-kept.ts";
 import { checkKeys } from "./check-keys.ts";
 import { checkLimits, checkSlots } from "./check-limit.ts";
@@ -38,6 +39,8 @@ const plainChecks: ReadonlyArray<(history: History) => Finding[]> = [
   checkDeliveries,
   checkSets,
   checkSlots,
+  checkGates,
+  checkQueues,
 ];
 
 const orderChecks: ReadonlyArray<(history: History, stepsMax?: number) => Checked> = [

@@ -114,7 +114,10 @@ export function checkSlots(history: History): Finding[] {
   const started = knownRunsOf(history);
   const open = history
     .finalsOf("run")
-    .filter(({ runId, status }) => started.has(runId) && status !== "missing" && !isEnded(status));
+    .filter(
+      ({ runId, status }) =>
+        started.has(runId) && !["missing", "queued"].includes(status) && !isEnded(status),
+    );
   const openOf = groupBy(open, ({ tenant }) => tenant);
   return history.finalsOf("tenant").flatMap(({ tenant, activeRuns, record }): Finding[] => {
     const runs = openOf.get(tenant) ?? [];

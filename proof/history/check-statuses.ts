@@ -1,4 +1,4 @@
-// A run's status moves forward only: pending, then running or waiting, then one end that stays.
+// A run's status moves forward only: queued, pending, then running or waiting, then one end that stays.
 import { type Finding, standingOf } from "./finding.ts";
 import { groupBy } from "./group-by.ts";
 import type { History } from "./history.ts";
@@ -14,6 +14,7 @@ export function checkStatuses(history: History): Finding[] {
 
 function rankOf(status: string): number {
   if (isEnded(status)) return 2;
+  if (status === "queued") return -1;
   return status === "pending" ? 0 : 1;
 }
 

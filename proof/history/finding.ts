@@ -20,6 +20,8 @@ const checkedInvariants = [
   "INV-23",
   "INV-25",
   "INV-26",
+  "INV-31",
+  "INV-37",
 ] as const;
 type CheckedInvariant = (typeof checkedInvariants)[number];
 

@@ -69,7 +69,13 @@ const answer: Variants = {
 const operation: Variants = {
   by: "operation",
   are: {
-    start: { tenant: "text", workflow: "text", key: "optional text", fingerprint: "text" },
+    start: {
+      tenant: "text",
+      workflow: "text",
+      key: "optional text",
+      fingerprint: "text",
+      gates: "optional text",
+    },
     cancel: { tenant: "text", runId: "text" },
     get: { tenant: "text", runId: "text" },
     set_limit: { tenant: "text", limit: "number" },
@@ -95,7 +101,7 @@ const final: Variants = {
     key: { tenant: "text", key: "text", runId: "text" },
     approval: { tenant: "text", approvalId: "text", state: "text" },
     set: { set: "text", elements: { listOf: "text" } },
-    tenant: { tenant: "text", activeRuns: "number" },
+    tenant: { tenant: "text", activeRuns: "number", queued: "optional number" },
     dead_letters: { tenant: "text", count: "number" },
   },
 };

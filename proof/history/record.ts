@@ -42,6 +42,8 @@ export type Operation =
       readonly key?: string;
       /** Equal for equal requests. */
       readonly fingerprint: string;
+      /** The gates of the run with their limits, which nobody changes: `<gate>=<limit>`, with spaces between. */
+      readonly gates?: string;
     }
   | { readonly operation: "cancel" | "get"; readonly tenant: string; readonly runId: string }
   | { readonly operation: "set_limit"; readonly tenant: string; readonly limit: number }
@@ -118,5 +120,5 @@ export type Final =
   | { readonly of: "key"; readonly tenant: string; readonly key: string; readonly runId: string }
   | { readonly of: "approval"; readonly tenant: string; readonly approvalId: string; readonly state: string }
   | { readonly of: "set"; readonly set: string; readonly elements: readonly string[] }
-  | { readonly of: "tenant"; readonly tenant: string; readonly activeRuns: number }
+  | { readonly of: "tenant"; readonly tenant: string; readonly activeRuns: number; readonly queued?: number }
   | { readonly of: "dead_letters"; readonly tenant: string; readonly count: number };

@@ -85,10 +85,16 @@ function livesOf(history: History): Map<string, number> {
   const cancelled = new Set(
     history.finalsOf("run").flatMap(({ runId, status }) => (status === "cancelled" ? [runId] : [])),
   );
+  // A newer run may have ended such a one before anybody asked for it.
+  const gated = new Set(
+    history
+      .callsOf("start")
+      .flatMap((call) => (call.operation.gates ? (okAnswer(call, "run")?.runId ?? []) : [])),
+  );
   const firstCancels = new Map<string, Call>();
   for (const call of history.callsOf("cancel")) {
     const { runId } = call.operation;
-    if (cancelled.has(runId) && !firstCancels.has(runId)) firstCancels.set(runId, call);
+    if (cancelled.has(runId) && !gated.has(runId) && !firstCancels.has(runId)) firstCancels.set(runId, call);
   }
   for (const [runId, { invokedAtUs }] of firstCancels) see(runId, invokedAtUs);
   return lives;

@@ -39,6 +39,11 @@ const moveBody = z
     to: z
       .union([z.literal("head"), z.number().int().min(0).max(prioritiesMax)])
       .meta({ description: "Before all others, or behind those of a priority." }),
+    move_id: z
+      .string()
+      .regex(/^[A-Za-z0-9_-]{1,128}$/, "must be 1 to 128 characters of A-Z a-z 0-9 _ -")
+      .exactOptional()
+      .meta({ description: "Chosen by the caller: a repeat with the same has no further effect." }),
   })
   .meta({ id: "MoveQueued" });
 

@@ -55,12 +55,16 @@ export type QueueOperations = {
     request: { readonly tenant: TenantId; readonly after: string; readonly limit: number };
     outcome: { readonly kind: "listed"; readonly ledgers: readonly LedgerState[] };
   };
-  /** Puts a run that waits at another place of its queue: before all others, or behind those of a priority. */
+  /**
+   * Puts a run that waits at another place of its queue: before all others, or behind those of a priority. `moveId` makes a repeat
+   * recognisable until the run's next move, also when it waits no more: the answer is `moved` again, and nothing happens.
+   */
   moveQueued: {
     request: {
       readonly tenant: TenantId;
       readonly runId: RunId;
       readonly to: "head" | number;
+      readonly moveId: string;
       readonly actor: string;
       readonly credential?: string;
     };

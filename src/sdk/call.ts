@@ -60,12 +60,17 @@ function identified({ runtime }: Connection, operation: Operation, options: AnyO
     return { ...options, idempotencyKey: options.idempotencyKey ?? `sdk-${runtime.token()}` };
   }
   const { body } = options;
-  if (operation === "acquireLock" && typeof body === "object" && body !== null) {
-    const { token } = body as { readonly token?: unknown };
-    return { ...options, body: { ...body, token: token ?? runtime.token() } };
-  }
-  return options;
+  const field = identityFields[operation];
+  if (field === undefined || typeof body !== "object" || body === null) return options;
+  const given = (body as Readonly<Record<string, unknown>>)[field];
+  return { ...options, body: { ...body, [field]: given ?? runtime.token() } };
 }
+
+/** Where the body of a request says what it is recognised by. */
+const identityFields: { readonly [Name in Operation]?: string } = {
+  acquireLock: "token",
+  moveQueued: "move_id",
+};
 
 export function requestOf(operation: Operation, options: AnyOptions): Request {
   const { params = {}, query = {}, headers = {}, idempotencyKey, mediaType } = options;

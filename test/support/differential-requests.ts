@@ -185,6 +185,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
   listLedgers: ({ tenant, command }) => ({ tenant, after: "", limit: command.page }),
   moveQueued: ({ tenant, runId, command }) => ({
     ...{ tenant, runId, actor: "a b", ...credential({ command }) },
+    moveId: `move-${command.consumed}-${command.page}`,
     to: command.proposes ? "head" : command.pick,
   }),
   findDue: ({ tenant }) => ({ partitions: [partitionOf(tenant)] }),

@@ -70,7 +70,7 @@ export const gatePreparations: { readonly [Name in Prepared]: Preparation<Name> 
       ...[...queueKeys(keys, harness, crm), ...queueKeys(keys, harness, crm, 7).slice(1)],
       ...[keys.run(waiting), keys.events, keys.trail],
     ];
-    const request = { tenant: harness.tenant, runId: waiting, to: 7, actor: "ops" } as const;
+    const request = { tenant: harness.tenant, runId: waiting, to: 7, moveId: "move", actor: "ops" } as const;
     return { request, writes, kind: "moved" };
   },
 };

@@ -5,6 +5,7 @@ import { executeOn, type OperationName, operationNames, type RequestOf } from ".
 import { call, type Harness, key } from "../../src/testing/conformance/harness.ts";
 import { gatePreparations, gateVariants } from "./gate-scenarios.ts";
 import { heldVariants } from "./held-scenarios.ts";
+import { limitVariants, listLedgers } from "./limit-scenarios.ts";
 import { lockPreparations, lockVariants } from "./lock-scenarios.ts";
 import { countJobs, placeVariants } from "./place-scenarios.ts";
 import { runPreparations, runVariants } from "./run-scenarios.ts";
@@ -22,7 +23,14 @@ export type Scenario<Name extends OperationName = OperationName> = {
 
 export const prefix = "interlock";
 
-const variants = { ...runVariants, ...lockVariants, ...placeVariants, ...heldVariants, ...gateVariants };
+const variants = {
+  ...runVariants,
+  ...lockVariants,
+  ...placeVariants,
+  ...heldVariants,
+  ...gateVariants,
+  ...limitVariants,
+};
 
 /** An operation, or one of its variants: `<operation>: <what is different>`. */
 export type ScenarioName = OperationName | keyof typeof variants;
@@ -72,6 +80,7 @@ const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
   ...lockPreparations,
   ...gatePreparations,
   countJobs,
+  listLedgers,
   async getTenant(harness) {
     await harness.set({ maxConcurrentRuns: 3 });
     return { request: { tenant: harness.tenant }, writes: [], kind: "tenant" };

@@ -25,7 +25,7 @@ type RunOperationName = Exclude<
   OperationName,
   | ("acquireLock" | "renewLock" | "releaseLock" | "inspectLock" | "listLocks" | "breakLock")
   | ("getTenant" | "setTenant" | "reserve" | "countJobs")
-  | ("handOn" | "listGates" | "inspectGate" | "moveQueued")
+  | ("handOn" | "listGates" | "inspectGate" | "listLedgers" | "moveQueued")
   | (
       | "countUsage"
       | "cancelReservation"

@@ -214,7 +214,7 @@ const calls: Readonly<Record<string, Row>> = {
   "queues.move": {
     call: (client, options) => client.queues.move(id, "head", options),
     sends: `POST /api/v1/workflow-runs/${at}/queue`,
-    ...{ body: { to: "head" }, gives: "nothing" },
+    ...{ body: { to: "head", move_id: expect.any(String) }, gives: "nothing" },
   },
   "topics.list": {
     call: (client, options) => client.topics.list(options),

@@ -213,8 +213,8 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/redis/lua/create-run.lua",
-        find: "if refused then return refused end\n",
-        replace: "",
+        find: "--@include judge-gates\nif refused then return refused end\n",
+        replace: "--@include judge-gates\n",
       },
     ],
     tests: [conformance],

@@ -36,17 +36,15 @@ export const plantedGateLuaBugs: readonly TextPatch[] = [
     "queue-mark-left-lua",
     "the mark of a tenant's queues goes with the first of them that is empty: the others are handed nothing",
     "gate-queues",
-    `  if redis.call("ZCARD", known.gateQueuesKey) > 0 then return end\n`,
-    "",
+    `  if not known.queues or redis.call("ZCARD", known.gateQueuesKey) > 0 or redis.call("ZCARD", known.queuedKey) > 0 then return end\n`,
+    "  if not known.queues then return end\n",
   ),
   bug(
     "deadline-left-lua",
     "a run that is admitted stays in the list of those that wait",
     "grants",
-    `  redis.call("ZREM", known.queuedKey, run.id)
-  redis.call("ZREM", dueKey, "queued " .. known.id .. " " .. run.id)
-  redis.call("RPUSH"`,
-    `  redis.call("RPUSH"`,
+    "  endWait(known, run)\n  queues.leave(known, gate, run, true)\n",
+    "  queues.leave(known, gate, run, true)\n",
   ),
   bug(
     "limit-read-before-the-batch-lua",

@@ -48,8 +48,8 @@ export const plantedPoolBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/redis/lua/parts/plan-change.lua",
-        find: "if pool and places.refusal(topic, pool) then born = false",
-        replace: "if pool == 0 then born = false",
+        find: "if pool and places.refusal(topic, pool) then\n",
+        replace: "if pool == 0 then\n",
       },
     ],
     tests: [conformance],

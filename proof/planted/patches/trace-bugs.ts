@@ -23,9 +23,8 @@ export const plantedTraceBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/redis/job-format.ts",
-        find: "const details = { step, attempt, requires, deadlineAtMs, turn, traceparent };",
-        replace:
-          "const details = { step, attempt, requires, deadlineAtMs, turn, traceparent: traceparent && undefined };",
+        find: "requires, deadlineAtMs, turn, traceparent };",
+        replace: "requires, deadlineAtMs, turn, traceparent: traceparent && undefined };",
       },
     ],
     tests: [whole],

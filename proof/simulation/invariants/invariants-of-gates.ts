@@ -5,7 +5,10 @@ export const gateInvariants = {
   "INV-31": {
     statement:
       "After each addition a gate has no more members than the limit that the operation has read; a tenant that is stopped gets none.",
-    checks: ["proof/simulation/checks/gate-checks.ts: #checkAdditions"],
+    checks: [
+      "proof/simulation/checks/gate-checks.ts: #checkAdditions",
+      "proof/history/check-gates.ts: checkGates",
+    ],
     marks: ["queued_run_admitted", "gate_lowered_below_use", "tenant_stopped", "workflow_saved_again"],
   },
   "INV-32": {
@@ -46,6 +49,7 @@ export const gateInvariants = {
       "proof/simulation/checks/gate-checks.ts: #checkDeadlock",
       "proof/simulation/checks/gate-indexes.ts: #checkDue",
       "proof/simulation/peace.ts: whyStuck",
+      "proof/history/check-gates.ts: checkQueues",
     ],
     marks: ["queue_deadline_passed", "granted_run_found_by_sweep", "queue_full", "failover_with_loss"],
   },

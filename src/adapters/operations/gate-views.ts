@@ -6,7 +6,7 @@ import type { GateState } from "../../ports/queue-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { activeAt, limitOf, scopeOf } from "./gates.ts";
 import { handOnGates, wokenIn } from "./grants.ts";
-import { joinQueue, leaveQueue, nextGate, orderOf, readQueue, waitingAt } from "./queues.ts";
+import { joinQueue, leaveQueue, nextGate, orderOf, waitingAt } from "./queues.ts";
 import { type Context, nowMs } from "./records.ts";
 import { headerOf, putState } from "./run-records.ts";
 import { appendAudited, isRevoked } from "./tenants.ts";
@@ -46,18 +46,16 @@ function stateOf(context: Context, tenant: TenantId, gate: GateId): GateState {
 
 /** Its age counts from here: what an operator has put behind others does not pass them at once. */
 export function moveQueued(context: Context, request: RequestOf<"moveQueued">): OutcomeOf<"moveQueued"> {
-  const { tenant, runId, to, actor, credential } = request;
+  const { tenant, runId, to, moveId, actor, credential } = request;
   const state = context.records.get("run", tenant, runId);
   if (state === undefined || state.deleted) return { kind: "run_not_found" };
+  if (state.moved?.moveId === moveId) return { kind: "moved", gate: state.moved.gate };
   if (isRevoked(context, tenant, credential)) return { kind: "unauthenticated" };
   const { gates } = state;
   if (gates?.waits === undefined) return { kind: "run_not_queued" };
   const gate = nextGate(gates);
   const level = to === "head" ? headLevel : to;
-  // It is there already, and nobody came after it: a repeat changes nothing.
-  const { arrivals } = readQueue(context, tenant, gate) ?? {};
-  if (gates.waits.level === level && gates.waits.arrival === arrivals) return { kind: "moved", gate };
-  const left = leaveQueue(context, { ...state, gates }, "gone");
+  const left = leaveQueue(context, { ...state, gates, moved: { moveId, gate } }, "gone");
   putState(context, joinQueue(context, left, { level, sinceMs: nowMs(context) }));
   appendAudited(context, tenant, { type: "run_moved", subject: runId, actor, detail: `${gate} ${to}` });
   const { woken } = handOnGates(context, tenant, { freed: [gate], woken: [] });

@@ -3,7 +3,7 @@ import type { Approval } from "../../domain/approval.ts";
 import type { EventRow } from "../../domain/audit.ts";
 import type { Charge, Ledger } from "../../domain/budgets.ts";
 import type { Reservation } from "../../domain/fingerprint.ts";
-import type { WorkflowLimits } from "../../domain/gates.ts";
+import type { GateId, WorkflowLimits } from "../../domain/gates.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
 import type { Job } from "../../domain/job.ts";
 import type { Fence, LockToken } from "../../domain/lock.ts";
@@ -53,6 +53,8 @@ export type StoredRun = RunHeader & {
   readonly removeAtMs?: number;
   /** Part of what belongs to the ended run is gone already. */
   readonly removing?: true;
+  /** Its last move in a queue, and where that was. */
+  readonly moved?: { readonly moveId: string; readonly gate: GateId };
   /** What the reservation held: enough to restore it. */
   readonly fingerprint?: string;
   /** Of a root: the runs that its tree has had, itself included; absent means 1. */

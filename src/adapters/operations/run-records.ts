@@ -32,6 +32,7 @@ export function headerOf(state: StoredRun): RunHeader {
     attentionAtMs: _attention,
     removeAtMs: _remove,
     removing: _removing,
+    moved: _moved,
     fingerprint: _fingerprint,
     treeSize: _treeSize,
     deleted: _deleted,

@@ -1,14 +1,17 @@
 // The operations on a tenant, and those that admit, reserve, create and count runs, as script calls.
 import type { EventRow, EventType } from "../../domain/audit.ts";
+import { budgetSpec } from "../../domain/budgets.ts";
 import type { GateId } from "../../domain/gates.ts";
 import { hasLimits } from "../../domain/job.ts";
+import type { RateId } from "../../domain/rates.ts";
 import type { RunId, RunStatus } from "../../domain/run.ts";
 import { storeQuotaNames, type TenantSettings } from "../../domain/tenant.ts";
 import type { NewRun } from "../../ports/admission-operations.ts";
-import type { RequestOf, StoreOf } from "../../ports/store.ts";
+import type { OutcomeOf, RequestOf, StoreOf } from "../../ports/store.ts";
 import { parseClaims } from "./job-format.ts";
 import { encode, unencoded } from "./keys.ts";
 import {
+  budgetsText,
   gatesText,
   headerFields,
   limitWords,
@@ -16,6 +19,8 @@ import {
   parseHeaders,
   parseWoken,
   pushChange,
+  rateNumbers,
+  ratesText,
   settingsArgs,
 } from "./run-format.ts";
 import {
@@ -41,7 +46,7 @@ export const tenantCalls: ScriptCalls<keyof StoreOf<"tenants">> = {
     },
   },
   setTenant: {
-    keys: (keys) => [keys.tenant, keys.events, keys.trail, keys.due],
+    keys: (keys) => [keys.tenant, keys.events, keys.trail, keys.due, keys.parkedLines],
     args({ tenant, settings, expectedVersion, changeId, actor, credential }, store) {
       const { maxConcurrentRuns, admissionStrategy, admissionWait, stopped } = settings;
       const { revokedKeyIds = [], quotas = {} } = settings;
@@ -62,6 +67,7 @@ export const tenantCalls: ScriptCalls<keyof StoreOf<"tenants">> = {
         settings.removed === true ? "true" : "",
         String(store.auditRecordsPerTenantMax),
         limitWords(Object.entries(settings.gates ?? {}).map(([name, { max }]) => [name, max])),
+        tenantBudgetWords(settings),
         ...storeQuotaNames.flatMap((name) => [`quota:${name}`, String(quotas[name] ?? "")]),
       ];
     },
@@ -113,7 +119,7 @@ type CountedFields = readonly [number, number, number, number, number, number, n
 /** As lua/parts/places.lua describes it. Two spaces at least when there is any limit, so that it differs from none. */
 function limitsText(settings: TenantSettings): string {
   if (!hasLimits(settings)) return "";
-  const { topics = {}, pools = {} } = settings;
+  const { topics = {}, pools = {}, topicRates = {} } = settings;
   const words = Object.entries(topics).map(([topic, { maxRunning }]) => `t:${encode(topic)}=${maxRunning}`);
   for (const [name, { maxRunning, draining, topics: only }] of Object.entries(pools)) {
     const pool = encode(name);
@@ -121,7 +127,21 @@ function limitsText(settings: TenantSettings): string {
     if (draining === true) words.push(`d:${pool}`);
     if (only !== undefined) words.push(`r:${pool}`, ...only.map((topic) => `o:${pool}/${encode(topic)}`));
   }
+  for (const [topic, rates] of Object.entries(topicRates)) {
+    for (const { unit = "-", ...rate } of rates) {
+      words.push(`u:${encode(topic)}=${[...rateNumbers(rate), unencoded("unit", unit)].join(",")}`);
+    }
+  }
   return ` ${words.join(" ")} `;
+}
+
+/** Each `<name>~<unit>~<per>=<amount>,<at limit>` between two spaces; empty without any. */
+function tenantBudgetWords({ budgets = {} }: TenantSettings): string {
+  const words = Object.entries(budgets).map(([name, { unit, amount, per, atLimit }]) => {
+    const spec = unencoded("budget", budgetSpec(name, unit, per));
+    return `${spec}=${amount},${atLimit}`;
+  });
+  return words.length === 0 ? "" : ` ${words.join(" ")} `;
 }
 
 /** As XRANGE gives it: the id `0-<sequence>`, then names and values in turn. */
@@ -144,14 +164,17 @@ export const admitCall: GatheredCall<"admit"> = {
   push: pushRun,
   read: {
     admitted: parseAdmitted,
-    queued([gate, position, deadlineAtMs, keysKept, early, woken], { run }) {
+    queued([waitsFor, position, deadlineAtMs, keysKept, early, woken, left, startsAtMs], { run }) {
       return {
         runId: run.runId,
-        gate: gate as GateId,
+        ...(startsAtMs === undefined
+          ? { gate: waitsFor as GateId }
+          : { rate: waitsFor as RateId, startsAtMs: Number(startsAtMs) }),
         position: Number(position),
         deadlineAtMs: Number(deadlineAtMs),
         ...parseKept(keysKept, early),
         ...parseWoken(woken),
+        ...parseRateLeft(left),
       };
     },
   },
@@ -222,7 +245,7 @@ function pushRun(
   args: string[],
   { tenant, run, credential }: RequestOf<"admit"> | RequestOf<"createRun">,
 ): void {
-  const { runId, workflow, revision, definition, actor, key, start, gates, change } = run;
+  const { runId, workflow, revision, definition, actor, key, start, gates, rates, budgets, change } = run;
   args.push(
     tenant,
     unencoded("run id", runId),
@@ -235,12 +258,14 @@ function pushRun(
     key === undefined ? "" : opaqueWord("fingerprint", key.fingerprint),
     start === "applied" ? "" : packEntry({ kind: "started", entryId: runId }),
     gatesText(gates, actor),
+    ratesText(rates),
+    budgetsText(budgets),
   );
   pushChange(args, runId, change);
 }
 
 function parseAdmitted(fields: Fields, { run }: { readonly run: NewRun }) {
-  const [status, active, limit, claims, keysKept, early, woken] = fields;
+  const [status, active, limit, claims, keysKept, early, woken, left] = fields;
   return {
     runId: run.runId,
     status: status as RunStatus,
@@ -248,8 +273,17 @@ function parseAdmitted(fields: Fields, { run }: { readonly run: NewRun }) {
     claims: parseClaims(claims as readonly string[]),
     ...parseKept(keysKept, early),
     ...parseWoken(woken),
+    ...parseRateLeft(left),
   };
 }
+
+/** Of a start without rates there is none. */
+function parseRateLeft(left: unknown) {
+  const [limit, perMs, remaining, resetMs] = (left ?? []) as readonly number[];
+  return limit === undefined ? {} : { rateLeft: { limit, perMs, remaining, resetMs } as RateLeft };
+}
+
+type RateLeft = NonNullable<Extract<OutcomeOf<"admit">, { kind: "admitted" }>["rateLeft"]>;
 
 function parseKept(keysKept: unknown, early: unknown) {
   return {

@@ -51,6 +51,7 @@ const promises: { readonly [Name in OperationName]: "always" | "public locks" | 
   countActive: "never",
   countUsage: "never",
   listGates: "never",
+  listLedgers: "never",
   inspectGate: "never",
   loadRun: "never",
   listRuns: "never",

@@ -1,4 +1,5 @@
 // The operations of workers on jobs, those on documents, and the sweep as script calls.
+import type { BudgetId } from "../../domain/budgets.ts";
 import type { GateId } from "../../domain/gates.ts";
 import type { JobId } from "../../domain/job.ts";
 import type { Fence } from "../../domain/lock.ts";
@@ -15,7 +16,7 @@ import type { BeatAnswer, ClaimAnswer, RepairKind } from "../../ports/job-operat
 import type { RequestOf, StoreOf, StoreSettings } from "../../ports/store.ts";
 import { parseHint, parseJob, runIdOf, workerWord } from "./job-format.ts";
 import { encode, type TenantKeys } from "./keys.ts";
-import { limitWords, settingsArgs } from "./run-format.ts";
+import { amountWords, limitWords, settingsArgs } from "./run-format.ts";
 import { credentialWord, jsonWord, optionalWord, type ScriptCalls, wholeMs } from "./script-call.ts";
 
 export const jobCalls: ScriptCalls<keyof StoreOf<"jobs">> = {
@@ -26,6 +27,7 @@ export const jobCalls: ScriptCalls<keyof StoreOf<"jobs">> = {
       keys.due,
       keys.readyPrefix,
       keys.running,
+      keys.start,
       ...claims.map(({ jobId }) => keys.run(runIdOf(jobId))),
     ],
     args: ({ tenant, claims, credential }) => [
@@ -49,15 +51,17 @@ export const jobCalls: ScriptCalls<keyof StoreOf<"jobs">> = {
       keys.tenant,
       keys.due,
       keys.running,
+      keys.start,
       ...beats.map(({ jobId }) => keys.run(runIdOf(jobId))),
     ],
     args: ({ tenant, beats }) => [
       tenant,
-      ...beats.flatMap(({ jobId, token, leaseMs, progress }) => [
+      ...beats.flatMap(({ jobId, token, leaseMs, progress, usage }) => [
         jobId,
         jsonWord(token),
         wholeMs("leaseMs", leaseMs),
         optionalWord(progress),
+        usage === undefined ? "-" : amountWords(usage),
       ]),
     ],
     read: {
@@ -103,13 +107,24 @@ export const jobCalls: ScriptCalls<keyof StoreOf<"jobs">> = {
 
 type ClaimRow =
   | readonly [kind: "claimed", fence: string, expiresInMs: string, text: string, input: string]
-  | readonly [kind: "refused", because: Extract<ClaimAnswer, { kind: "refused" }>["because"]];
+  | readonly [
+      kind: "refused",
+      because: Extract<ClaimAnswer, { kind: "refused" }>["because"],
+      againInMs?: number,
+    ];
 
 function parseClaim(jobId: JobId, row: ClaimRow = ["refused", "not_found"]): ClaimAnswer {
-  if (row[0] === "refused") return { kind: "refused", jobId, because: row[1] };
+  if (row[0] === "refused") {
+    const [kind, because, againInMs] = row;
+    return { kind, jobId, because, ...(againInMs === undefined ? {} : { againInMs }) };
+  }
   const [kind, fence, expiresInMs, text, input] = row;
   const job = parseJob(jobId, text);
-  return { kind, jobId, fence: Number(fence) as Fence, expiresInMs: Number(expiresInMs), job, input };
+  const { overBudget } = job.claim ?? {};
+  return {
+    ...{ kind, jobId, fence: Number(fence) as Fence, expiresInMs: Number(expiresInMs), job, input },
+    ...(overBudget === undefined ? {} : { overBudget }),
+  };
 }
 
 function parseBeat(
@@ -122,8 +137,13 @@ function parseBeat(
       return { kind: "extended", jobId, expiresInMs: leaseMs, stop: answer === "extended_stop" };
     case "voided":
       return { kind: "extended", jobId, expiresInMs: 0, stop: true };
-    default:
+    case "lost":
       return { kind: "lost", jobId };
+    default:
+      return {
+        ...{ kind: "extended", jobId, expiresInMs: leaseMs, stop: true },
+        overBudget: answer.slice("over ".length) as BudgetId,
+      };
   }
 }
 
@@ -182,7 +202,7 @@ function quotaArgs(collection: Collection, { quotas }: StoreSettings): readonly 
 
 function writtenKeys(keys: TenantKeys, collection: Collection): string[] {
   const documents = [keys.documents(collection), keys.documentIds(collection)];
-  return [...documents, keys.events, keys.due, keys.tenant, keys.trail];
+  return [...documents, keys.events, keys.due, keys.tenant, keys.trail, keys.parkedLines];
 }
 
 /** The meta text is `<revision> <savedAt> <change>`. */

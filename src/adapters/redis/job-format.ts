@@ -1,4 +1,5 @@
 // A job as one text in its run's hash: words that scripts compare and exchange, then what only we read.
+import type { AtBudget, BudgetId, JobMeter } from "../../domain/budgets.ts";
 import type { CheckedVerdict } from "../../domain/dispatch.ts";
 import {
   type ClaimTerms,
@@ -15,36 +16,61 @@ import type { Fence } from "../../domain/lock.ts";
 import type { RunId } from "../../domain/run.ts";
 import { InterlockError } from "../../errors.ts";
 import type { ClaimGrant } from "../../ports/admission-operations.ts";
-import { encode } from "./keys.ts";
+import { encode, unencoded } from "./keys.ts";
 import { jsonWord, spaceInWord, textOfWord, wholeMs } from "./script-call.ts";
+
+/** As lua/parts/meters.lua reads it: ` e:<unit>=<amount>` of each amount and ` b:<budget>=<at limit>` of each budget, without the first space. */
+function meterWords(meter: JobMeter | undefined): { readonly meter?: string } {
+  if (meter === undefined) return {};
+  const estimate = Object.entries(meter.estimate).map(
+    ([unit, amount]) => `e:${unencoded("unit", unit)}=${amount}`,
+  );
+  const budgets = meter.budgets.map(({ budget, atLimit }) => `b:${unencoded("budget", budget)}=${atLimit}`);
+  return { meter: [...estimate, ...budgets].join(" ") };
+}
+
+function parseMeter(text: string): JobMeter {
+  const words = text === "" ? [] : text.split(" ").map((each) => each.split(/[:=]/, 3));
+  const estimate = words.flatMap(([kind, unit = "", amount]) =>
+    kind === "e" ? [[unit, Number(amount)] as const] : [],
+  );
+  const budgets = words.flatMap(([kind, budget, atLimit]) =>
+    kind === "b" ? [{ budget: budget as BudgetId, atLimit: atLimit as AtBudget }] : [],
+  );
+  return { estimate: Object.fromEntries(estimate), budgets };
+}
 
 /** What a job's text ends with, after the words that change: `<topic> <spec> <input key>`. */
 export function jobTail(job: JobSpec): string {
-  const { step, attempt, topic, inputKey, requires, deadlineAtMs, turn, traceparent } = job;
-  const details = { step, attempt, requires, deadlineAtMs, turn, traceparent };
+  const { step, attempt, topic, inputKey, requires, deadlineAtMs, turn, traceparent, meter } = job;
+  // The meter stands first: scripts look there for it, and nowhere else in a text of any length.
+  const details = { ...meterWords(meter), step, attempt, requires, deadlineAtMs, turn, traceparent };
   const spec = JSON.stringify(details).replaceAll(" ", spaceInWord);
   return `${encode(topic)} ${spec} ${inputKey}`;
 }
 
 /**
  * `<state> <republished> <token> <worker> <fence> <claimedAt> <expiresAt> <reportId> <progress> <createdAt>` and the tail;
- * a dash stands for what is absent.
+ * a dash stands for what is absent. The budget for which a job is parked stands where the token of a claim does.
  */
 export function parseJob(jobId: JobId, text: string): Job {
   const { words, inputKey } = split(jobId, text);
   const [state, republished, token, worker, fence, claimedAt, expiresAt, report, progress, created, topic] =
     words;
-  const spec = JSON.parse(words[11].replaceAll(spaceInWord, " ")) as Spec;
+  const { meter, ...spec } = JSON.parse(words[11].replaceAll(spaceInWord, " ")) as Spec;
+  const isParked = state === "parked";
   return {
     jobId,
     ...spec,
+    ...(meter === undefined ? {} : { meter: parseMeter(meter) }),
     topic: decodeURIComponent(topic),
     inputKey,
     runId: runIdOf(jobId),
     state: state as JobState,
     createdAtMs: Number(created),
     republished: Number(republished),
-    ...(token === "-"
+    ...(isParked ? { parkedFor: token as BudgetId } : {}),
+    ...(token === "-" || isParked
       ? {}
       : {
           claim: {
@@ -65,11 +91,20 @@ export function workerWord({ worker, pool = defaultPool }: ClaimTerms): string {
   return pool === defaultPool ? jsonWord(worker) : `[${jsonWord(worker)},"${encode(pool)}"]`;
 }
 
-function parseWorker(word: string): { readonly worker: string; readonly pool?: string } {
+type StoredWorker = [worker: string, pool: string, mark?: 1 | [overBudget: BudgetId]];
+
+function parseWorker(word: string): Pick<Claim, "worker" | "pool" | "charged" | "overBudget"> {
   if (!word.startsWith("[")) return { worker: textOfWord(word) };
-  const [worker, pool] = JSON.parse(word.replaceAll(spaceInWord, " ")) as [string, string];
-  return { worker, pool: decodeURIComponent(pool) };
+  const [worker, pool, mark] = JSON.parse(word.replaceAll(spaceInWord, " ")) as StoredWorker;
+  return {
+    worker,
+    ...(pool === "" ? {} : { pool: decodeURIComponent(pool) }),
+    ...(mark === 1 ? { charged: true } : {}),
+    ...(Array.isArray(mark) ? { overBudget: mark[0] } : {}),
+  };
 }
+
+type Claim = NonNullable<Job["claim"]>;
 
 /** `<topic> <pool>` of a place that was freed, or nothing. */
 export function parseFreed(text: unknown): { freed?: Place } {
@@ -125,7 +160,9 @@ export function parseClaims(flat: readonly (string | number)[]): ClaimGrant[] {
   }));
 }
 
-type Spec = Pick<JobSpec, "step" | "attempt" | "requires" | "deadlineAtMs" | "turn" | "traceparent">;
+type Spec = Pick<JobSpec, "step" | "attempt" | "requires" | "deadlineAtMs" | "turn" | "traceparent"> & {
+  readonly meter?: string;
+};
 
 const jobPattern = new RegExp(`^${"([^ ]+) ".repeat(12)}([^]*)$`);
 

@@ -47,6 +47,8 @@ export type TenantKeys = PartitionKeys & {
   readonly waiting: string;
   /** The runs that wait at gates, by when they were started. */
   readonly queued: string;
+  /** The budgets for which jobs are parked. */
+  readonly parkedLines: string;
   lock(lock: LockName): string;
   grant(lock: LockName): string;
   queue(lock: LockName): LockQueueKeys;
@@ -127,6 +129,7 @@ function buildTenantKeys(prefix: string, tenant: TenantId): TenantKeys {
     held: `${start}held:${owner}`,
     waiting: `${start}waiting:${owner}`,
     queued: `${start}queued:${owner}`,
+    parkedLines: `${start}parked-lines:${owner}`,
     grant: (lock) => `${start}grant:${lock.namespace}:${owner}:${encode(lock.name)}`,
     queue(lock) {
       const rest = `${lock.namespace}:${owner}:${encode(lock.name)}`;

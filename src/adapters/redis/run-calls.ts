@@ -15,6 +15,7 @@ import type { RequestOf, StoreOf } from "../../ports/store.ts";
 import { parseClaims, parseFreed, verdictWords } from "./job-format.ts";
 import { plain, type TenantKeys, unencoded } from "./keys.ts";
 import {
+  amountWords,
   headerFields,
   packEntry,
   parseApproval,
@@ -280,9 +281,11 @@ function entryToKeep(entry: NewEntry): InboxEntry {
 function ownArgs(entry: NewEntry, keys: TenantKeys): string[] {
   switch (entry.kind) {
     case "result": {
-      const { jobId, token, entryId, payload, letter } = entry;
+      const { jobId, token, entryId, payload, letter, outcome, usage } = entry;
       const kept = letter === undefined ? ["", ""] : [letter.letterId, letter.actor];
-      return [jobId, jsonWord(token), jsonWord(entryId), recordField(payload.key), payload.body, ...kept];
+      const used = [amountWords(usage), outcome === "handed_back" ? outcome : "reported"];
+      const record = [recordField(payload.key), payload.body];
+      return [jobId, jsonWord(token), jsonWord(entryId), ...record, ...kept, ...used];
     }
     case "decision": {
       const { approvalId, entryId, hash, decision, decidedBy, decider, reason, unlessSeparate } = entry;

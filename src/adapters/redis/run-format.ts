@@ -1,9 +1,11 @@
 // Runs, approvals and changes as they lie in Redis: names of fields, arguments of scripts, and how they are read back.
 
 import type { Approval, ApprovalId, ApprovalRequest, ApprovalState, Decider } from "../../domain/approval.ts";
+import type { Amounts, RunBudget } from "../../domain/budgets.ts";
 import type { AtLimit, GateId, GatePlan, GatesPlan } from "../../domain/gates.ts";
 import { drainEntriesMax, drainsMax, type InboxEntry } from "../../domain/inbox.ts";
 import type { JobSpec } from "../../domain/job.ts";
+import type { Rate, RateId, StartRate } from "../../domain/rates.ts";
 import {
   type ChildRun,
   isTerminal,
@@ -97,15 +99,15 @@ function parseParent(text: string): ParentStep {
   };
 }
 
-/** As lua/parts/gates.lua describes the two fields. */
+/** As lua/parts/gates.lua describes the two fields: `<held>`, ` rate <startsAt> <rate>`, ` <level> <arrival> <since>`, ` because <reason>`. */
 function parseGates(text: string, place: string): Pick<RunHeader, "gates" | "endReason"> {
   const [priority, fairnessKey = "", weight, agingMs, askedAtMs, deadlineAtMs, , ...plans] = text.split(" ");
   const gates: GatePlan[] = [];
   for (let at = 0; at < plans.length; at += 2) {
     gates.push({ gate: plans[at] as GateId, atLimit: plans[at + 1] as AtLimit });
   }
-  const [, held, , level, arrival, sinceMs, , reason] =
-    /^(\d+)( (\d+) (\d+) (\d+))?( because ([\s\S]*))?$/.exec(place) ?? [];
+  const [, held, startsAt, rate, level, arrival, sinceMs, reason] =
+    /^(\d+)(?: rate (\d+) (\S+))?(?: (\d+) (\d+) (\d+))?(?: because ([\s\S]*))?$/.exec(place) ?? [];
   const waits = { level: Number(level), arrival: Number(arrival), sinceMs: Number(sinceMs) };
   return {
     gates: {
@@ -118,6 +120,7 @@ function parseGates(text: string, place: string): Pick<RunHeader, "gates" | "end
       deadlineAtMs: Number(deadlineAtMs),
       held: Number(held),
       ...(level === undefined ? {} : { waits }),
+      ...(startsAt === undefined ? {} : { startsAtMs: Number(startsAt), rate: rate as RateId }),
     },
     ...(reason === undefined ? {} : { endReason: reason }),
   };
@@ -137,6 +140,31 @@ export function gatesText(plan: GatesPlan | undefined, actor: string): string {
     jsonWord(actor),
   ];
   return [...numbers, ...gates.flatMap(({ gate, atLimit }) => [unencoded("gate", gate), atLimit])].join(" ");
+}
+
+/** As lua/parts/judge-rates.lua describes it; empty without any. */
+export function ratesText(rates: readonly StartRate[] = []): string {
+  return rates
+    .map(({ rate, limit, perMs, burst, atLimit }) =>
+      [unencoded("rate", rate), ...rateNumbers({ limit, perMs, burst }), atLimit].join(" "),
+    )
+    .join(" ");
+}
+
+export function rateNumbers({ limit, perMs, burst }: Rate): string[] {
+  return [String(limit), duration("perMs", perMs), String(burst)];
+}
+
+/** As lua/parts/judge-budgets.lua describes it; empty without any. */
+export function budgetsText(budgets: readonly RunBudget[] = []): string {
+  return budgets.map(({ budget, atLimit }) => `${unencoded("budget", budget)} ${atLimit}`).join(" ");
+}
+
+/** Amounts by unit, each `<unit>=<amount>` behind a space. */
+export function amountWords(amounts: Amounts = {}): string {
+  return Object.entries(amounts)
+    .map(([unit, amount]) => ` ${unencoded("unit", unit)}=${amount}`)
+    .join("");
 }
 
 /** The records that a script was asked for by name, from the values that follow the header's. */

@@ -26,6 +26,7 @@ import { troubleOf } from "../caller.ts";
 import { tellChanged } from "../canaries/samples.ts";
 import { holdsHighRisk, type SettingsEngine } from "../engine/engine.ts";
 import { changeSettings, findTenant, merged, readRecord, type SettingsChange } from "../tenants/tenants.ts";
+import { gatedMax, gatedWorkflows } from "../workflows/workflows.ts";
 
 export const policyFlows = { getPolicies, removeRollout, rollOut, setPolicies };
 
@@ -188,6 +189,17 @@ async function getPolicies(engine: SettingsEngine, { tenant }: PolicyScope): Pro
   const effective = Object.fromEntries(
     policyNames.map((name) => [name, { value: policies[name], source: sources[name] }]),
   );
+  const layers = [
+    policies,
+    platform.record.settings.rollout?.policies,
+    own?.record.settings.rollout?.policies,
+  ];
+  const locks = layers.some((each) => each?.["admission.strategy"] === "lock");
+  const besides =
+    tenant === undefined || !locks
+      ? ({ kind: "warnings", warnings: [] } as const)
+      : await withoutLock(engine, tenant, own?.record.settings ?? {});
+  if (besides.kind !== "warnings") return besides;
   return {
     kind: "policies",
     view: {
@@ -196,9 +208,33 @@ async function getPolicies(engine: SettingsEngine, { tenant }: PolicyScope): Pro
       process,
       platform: layerOf(platform.record.settings),
       ...(own === undefined ? {} : { own: layerOf(own.record.settings) }),
-      warnings: warningsOf(engine.config, platform.record.settings, own?.record.settings),
+      warnings: [
+        ...warningsOf(engine.config, platform.record.settings, own?.record.settings),
+        ...besides.warnings,
+      ],
     },
   };
+}
+
+type Warnings = { readonly kind: "warnings"; readonly warnings: readonly string[] };
+
+/** Whose runs are started in one operation although a policy says `lock`: nobody waits under a lock. */
+async function withoutLock(
+  engine: SettingsEngine,
+  tenant: TenantId,
+  { atLimit }: TenantSettings,
+): Promise<Warnings | Trouble> {
+  const told = (whose: string, why: string): Warnings => {
+    const sentence = `admission.strategy=lock does nothing for ${whose}: ${why} are always started with atomic`;
+    return { kind: "warnings", warnings: [sentence] };
+  };
+  if (atLimit === "queue") return told("runs of this tenant", "with at_limit=queue they");
+  const found = await gatedWorkflows(engine, tenant);
+  if (found.kind !== "gated") return found;
+  if (found.workflows.length === 0) return { kind: "warnings", warnings: [] };
+  const named = found.workflows.slice(0, gatedMax).join(", ");
+  const others = found.workflows.length > gatedMax ? " and others" : "";
+  return told(`runs of ${named}${others}`, "workflows with gates");
 }
 
 function warningsOf(config: Config, platform: TenantSettings, own: TenantSettings | undefined): string[] {

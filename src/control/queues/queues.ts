@@ -27,12 +27,19 @@ async function inspectGate(engine: Engine<"queues">, request: NamedGate) {
     : answer;
 }
 
-type MoveRequest = { readonly caller: Caller; readonly runId: RunId; readonly to: "head" | number };
+type MoveRequest = {
+  readonly caller: Caller;
+  readonly runId: RunId;
+  readonly to: "head" | number;
+  /** Makes a repeat of the request recognisable. */
+  readonly moveId?: string;
+};
 
 /** Before all others, or behind those of a priority. */
-function moveQueued(engine: Engine<"queues">, { caller, runId, to }: MoveRequest) {
+function moveQueued(engine: Engine<"queues">, { caller, runId, to, moveId }: MoveRequest) {
   const { tenant, actor } = caller;
-  return ask(engine, "moveQueued", { tenant, runId, to, actor, ...credentialIn(tenant, caller) });
+  const move = { to, moveId: moveId ?? engine.ports.random.token() };
+  return ask(engine, "moveQueued", { tenant, runId, ...move, actor, ...credentialIn(tenant, caller) });
 }
 
 /** Of a gate in one look. */

@@ -154,6 +154,30 @@ async function hasStartLimits(engine: Engine<"documents">, tenant: TenantId, bod
   return flowControl !== undefined && limitsStarts(flowControl);
 }
 
+/** Read at a time, and named at the most. */
+const gatedPage = 100;
+export const gatedMax = 5;
+
+/** Workflows with gates, by their ids: `gatedMax` of them, and one more when there are others. */
+export async function gatedWorkflows(
+  engine: Engine<"documents">,
+  tenant: TenantId,
+): Promise<{ readonly kind: "gated"; readonly workflows: readonly string[] } | Trouble> {
+  const workflows: string[] = [];
+  for (let after = ""; ; ) {
+    const page = { tenant, collection: "workflow", after, limit: gatedPage } as const;
+    const answer = await ask(engine, "listDocuments", page);
+    if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
+    for (const { id, body } of answer.documents) {
+      if (await hasGates(engine, tenant, body)) workflows.push(id);
+      if (workflows.length > gatedMax) return { kind: "gated", workflows };
+    }
+    const last = answer.documents.at(-1);
+    if (last === undefined || answer.documents.length < gatedPage) return { kind: "gated", workflows };
+    after = last.id;
+  }
+}
+
 export type WorkflowInfo = {
   readonly id: string;
   readonly revision: number;

@@ -51,7 +51,10 @@ export const queueHandlers: Pick<Handlers, "listQueues" | "listBudgets" | "getGa
   async moveQueued({ api }, { params, body, key }) {
     const runId = parseRunId(params.id);
     if (runId === undefined) return { kind: "run_not_found" };
-    const answer = await api.moveQueued({ caller: callerOf(key), runId, to: body.to });
+    const answer = await api.moveQueued({
+      ...{ caller: callerOf(key), runId, to: body.to },
+      ...(body.move_id === undefined ? {} : { moveId: body.move_id }),
+    });
     return answer.kind === "moved" ? { status: 204, body: undefined } : answer;
   },
 };

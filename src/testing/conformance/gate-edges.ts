@@ -204,7 +204,8 @@ const times: readonly Edge[] = [
       const old = await startAt(harness, [], { priority: 0, agingMs: 1_000 });
       await time.pass(1);
       const head = await startAt(harness, [], { priority: 0, agingMs: 1_000 });
-      only(await store.moveQueued({ tenant, runId: head, to: "head", actor: "ops" }, call), "moved");
+      const move = { tenant, runId: head, to: "head", moveId: "move", actor: "ops" } as const;
+      only(await store.moveQueued(move, call), "moved");
       await time.pass(9_999 + offset);
       return order(harness, active, { old, head });
     },

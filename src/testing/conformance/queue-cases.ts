@@ -52,10 +52,18 @@ function pick<Value>(values: readonly Value[], indexes: readonly number[]): read
 const repeated = (count: number, waits: Waits): readonly Waits[] =>
   Array.from({ length: count }, () => waits);
 
-async function move(harness: Harness, runId: RunId, to: "head" | number, credential?: string) {
+type MoveOptions = { readonly credential?: string; readonly moveId?: string };
+
+async function move(harness: Harness, runId: RunId, to: "head" | number, options: MoveOptions = {}) {
   const { store, tenant } = harness;
-  const request = { tenant, runId, to, actor: "ops", ...(credential === undefined ? {} : { credential }) };
+  const request = { tenant, runId, to, moveId: harness.id("move"), actor: "ops", ...options };
   return store.moveQueued(request, call);
+}
+
+async function movesIn({ store, tenant }: Harness): Promise<readonly RunId[]> {
+  const trail = await store.readEvents({ tenant, after: 0, limit: 100, of: "trail" }, call);
+  const rows = only(trail, "events").events.filter(({ type }) => type === "run_moved");
+  return rows.map(({ subject }) => subject as RunId);
 }
 
 const orderCases = checked([
@@ -240,15 +248,34 @@ const moveCases = checked([
     },
   },
   {
+    name: "a move that is repeated has no further effect: not when others have come before the run, nor when it waits no more",
+    async check(harness) {
+      const { active, runIds } = await queueOf(harness, [{}, {}]);
+      const [first, second] = runIds as [RunId, RunId];
+      const repeat = () => move(harness, first, "head", { moveId: "one" });
+      for (let times = 0; times < 2; times += 1)
+        assertOutcome(await repeat(), { kind: "moved", gate: tenantGate });
+      only(await move(harness, second, "head"), "moved");
+      assertOutcome(await repeat(), { kind: "moved", gate: tenantGate });
+      assert.deepEqual(await movesIn(harness), [first, second]);
+      assert.deepEqual((await shown(harness, tenantGate)).queue, [second, first]);
+      await endRun(harness, active);
+      await endRun(harness, second);
+      assertOutcome(await repeat(), { kind: "moved", gate: tenantGate });
+      assertOutcome(await move(harness, first, "head"), { kind: "run_not_queued" });
+      assert.deepEqual(await movesIn(harness), [first, second]);
+    },
+  },
+  {
     name: "a run that does not wait is not moved, nor one that does not exist, nor by a key that was revoked",
     async check(harness) {
       const { active, runIds } = await queueOf(harness, [{}]);
       assertOutcome(await move(harness, active, "head"), { kind: "run_not_queued" });
       assertOutcome(await move(harness, harness.runId(), "head"), { kind: "run_not_found" });
       await harness.set({ maxConcurrentRuns: 1, revokedKeyIds: ["key_1"] });
-      const refused = await move(harness, runIds[0] as RunId, 0, "key_1");
+      const refused = await move(harness, runIds[0] as RunId, 0, { credential: "key_1" });
       assertOutcome(refused, { kind: "unauthenticated" });
-      only(await move(harness, runIds[0] as RunId, 0, "key_2"), "moved");
+      only(await move(harness, runIds[0] as RunId, 0, { credential: "key_2" }), "moved");
     },
   },
   {

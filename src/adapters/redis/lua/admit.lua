@@ -6,20 +6,23 @@
   The arguments of the call are those that parts/perform-each.lua describes: settings, and items. Of an item ARGV has
   notAfterMs first,  ARGV[2] tenant  ARGV[3] runId  ARGV[4] credential's word or ""  ARGV[5] workflow  ARGV[6] revision or ""  ARGV[7] definition
   ARGV[8] actor  ARGV[9] key's digest, or "" without an idempotency key  ARGV[10] fingerprint  ARGV[11] the entry that starts the run, or ""
-  ARGV[12] its gates, as parts/judge-gates.lua describes them, or ""
-  from [13] on: the change, as parts/plan-change.lua describes it
+  ARGV[12] its gates, as parts/judge-gates.lua describes them, or ""  ARGV[13] its rates, ARGV[14] the budgets of its workflow, as
+  parts/judge-rates.lua describes them, or ""
+  from [15] on: the change, as parts/plan-change.lua describes it
   The reservation of a key is "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]".
   Returns {"performed", now, answers}; an answer is
-  {"admitted", now, status, active, limit, claims, keysKept, early[, woken]},
-  {"queued", now, gate, position, deadlineAtMs, keysKept, early[, woken]}, {"replayed", now, "runId", id, "status", status} or {"too_late", now}, or an
+  {"admitted", now, status, active, limit, claims, keysKept, early[, woken, rateLeft]},
+  {"queued", now, gate or rate, position, deadlineAtMs, keysKept, early, woken, rateLeft[, startsAtMs]}, {"replayed", now, "runId", id, "status", status} or {"too_late", now}, or an
   error code with its fields: {"idempotency_key_reused", now}, {"idempotency_key_in_flight", now}, {"tenant_stopped", now},
   {"unauthenticated", now}, {"version_conflict", now}, {"max_concurrent_runs_reached", now, "limit", n, "active", n[, "gate", id]}, {"queue_full", now, "limit", n[, "gate", id]},
+  {"start_rate_exceeded", now, "rate", id, "retryAfterMs", ms}, {"budget_exhausted", now, "budget", id, "resetsAtMs", ms},
   {"quota_reached", now, "quota", "active_runs", "limit", n}, {"idempotency_quota_reached", now, "quota", n}
 ]]
 --@include now
 local start, dueKey = KEYS[1], KEYS[2]
 --@include call-settings
 --@include tenants
+--@include use-limits
 --@include add-later
 --@include terminal
 local runningKey, limits
@@ -28,16 +31,24 @@ local runningKey, limits
 --@include use-gates
 
 -- What a start is answered that waits: more may wait before it than it found, and some of them may leave.
-local function queuedAnswer(known, run, keysKept, early, woken)
+local function queuedAnswer(known, run, keysKept, early, woken, ratesText)
+  local left = {}
+  if ratesText ~= "" then left = useLimits().left(known, ratesText) end
+  if run.rate then
+    local position = useLimits().positionOf(run, ratesText)
+    return { "queued", now, run.rate, position, run.deadline, keysKept, early, woken, left, run.startsAt }
+  end
   local gates, queues = useGates()
   local gate = gates.of(known, run.gates[run.held + 1].id)
-  return { "queued", now, gate.id, queues.waitingAt(gate, run.level), run.deadline, keysKept, early, woken }
+  return { "queued", now, gate.id, queues.waitingAt(gate, run.level), run.deadline, keysKept, early, woken, left }
 end
 
 local function perform(ARGV)
   local tenant, runId, credential, workflow, revision = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
   local definition, actor, digest, fingerprint, started, plan = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
-  local at, retake = 13, nil
+  local ratesText, budgetsText = ARGV[13], ARGV[14]
+  limitsInUse = nil
+  local at, retake = 15, nil
   local known = tenantOf(tenant)
   local settings, runKey = settingsOf(known), known.runPrefix .. runId
   local limit = settings.limit
@@ -47,11 +58,11 @@ local function perform(ARGV)
   known.active = known.active or redis.call("ZCARD", known.activeKey)
   if current then
     local waiting = run[3] and useGates().parse(runId, run[3], run[4])
-    if waiting and waiting.level then
-      return queuedAnswer(known, waiting, digest ~= "" and redis.call("ZCARD", known.keyedKey) or "", "")
-    end
+    local kept = digest ~= "" and redis.call("ZCARD", known.keyedKey) or ""
+    if waiting and useGates().isQueued(waiting) then return queuedAnswer(known, waiting, kept, "", {}, ratesText) end
     --@include granted-claims
-    return { "admitted", now, current, known.active, limit, granted, digest ~= "" and redis.call("ZCARD", known.keyedKey) or "", "" }
+    if ratesText == "" then return { "admitted", now, current, known.active, limit, granted, kept, "" } end
+    return { "admitted", now, current, known.active, limit, granted, kept, "", {}, useLimits().left(known, ratesText) }
   end
   if credential ~= "" and string.find(settings.revoked, " " .. credential .. " ", 1, true) then
     return { "unauthenticated", now }
@@ -82,23 +93,27 @@ local function perform(ARGV)
     known.current[pinned] = true
   end
   local mayWait = started ~= ""
+  --@include judge-rates
+  if refused then return refused end
   --@include judge-gates
   if refused then return refused end
   local runQuota = tonumber(settings.activeMax) or activeMax
   if known.active + waitingInAll >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
   --@include insert-run
-  if not entered then return { "admitted", now, status, active, limit, claims, keysKept, early } end
+  local left = ratesText ~= "" and useLimits().left(known, ratesText) or nil
+  if not entered then return { "admitted", now, status, active, limit, claims, keysKept, early, left and {}, left } end
   local woken = {}
   for _, id in ipairs(entered.woken) do
     if id ~= runId then woken[#woken + 1] = id end
   end
-  if waitsAt then
+  if waitsAt or rated then
     -- What it has replaced may have left a place to it.
-    local found = useGates().read(known, runId)
-    if found.level then return queuedAnswer(known, found, keysKept, early, woken) end
+    local gates = useGates()
+    local found = gates.read(known, runId)
+    if gates.isQueued(found) then return queuedAnswer(known, found, keysKept, early, woken, ratesText) end
     status = found.status
   end
-  return { "admitted", now, status, active, limit, claims, keysKept, early, woken }
+  return { "admitted", now, status, active, limit, claims, keysKept, early, woken, left }
 end
 --@include perform-each
 writeLater()

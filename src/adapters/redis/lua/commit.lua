@@ -19,6 +19,7 @@
 local start, dueKey = KEYS[1], KEYS[2]
 --@include call-settings
 --@include tenants
+--@include use-limits
 --@include terminal
 local runningKey, limits
 --@include worker-word
@@ -31,6 +32,7 @@ local function perform(ARGV)
   local version, at, known = tonumber(expected), 12, tenantOf(tenant)
   local runKey, inboxKey, activeKey, eventsKey = known.runPrefix .. runId, known.inboxPrefix .. runId, known.activeKey, known.eventsKey
   runningKey, limits, places.changes = known.runningKey, nil, {}
+  limitsInUse = nil
   local committed = string.format("%.0f", version + 1)
   local run = redis.call("HMGET", runKey,
     "status", "version", "reservation", "drains", "row:" .. committed, "cancel", "parent", "treeSize", "retries",
@@ -91,6 +93,7 @@ local function perform(ARGV)
     end
   end
   --@include plan-change
+  if limitsInUse then limitsInUse.plan(known, writes) end
   local releases = ends or left == 0
   if waiting > 0 and releases then
     dueGone[#dueGone + 1] = attention
@@ -100,6 +103,7 @@ local function perform(ARGV)
   end
 
   -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
+  if limitsInUse then limitsInUse.tell(known) end
   redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
     "at", now, "type", ends and "run_ended" or "run_changed", "subject", runId, "actor", "engine",
     "detail", (ends and status or nextVersion .. " " .. status) .. news)

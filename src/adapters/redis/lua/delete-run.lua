@@ -18,7 +18,9 @@ local eventsKey, trailKey, eventsMax, trailMax = KEYS[3], KEYS[6], ARGV[5], ARGV
 
 --@include terminal
 --@include encode-name
-local start = KEYS[1]
+local start, dueKey = KEYS[1], KEYS[4]
+--@include tenants
+--@include use-limits
 --@include remove-run
 
 local status = redis.call("HGET", KEYS[2], "status")
@@ -30,6 +32,8 @@ if not terminal[status] then return { "not_ended", now } end
 redis.call("ZCARD", KEYS[4]) -- Refuses a key of another type while nothing is written yet.
 local plan = planRemoval(ARGV[2], ARGV[3], true)
 for _, key in ipairs(plan.locks) do redis.call("GET", key) end
+redis.call("XRANGE", trailKey, "-", "+", "COUNT", 1)
+if limitsInUse then limitsInUse.tell(tenantOf(ARGV[2])) end
 if plan.more then
   removePlanned(plan)
   return { "more", now }

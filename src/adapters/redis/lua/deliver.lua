@@ -11,7 +11,8 @@
   ARGV[12] number of the entry's own arguments  ARGV[13] number of records wanted
   from ARGV[14] on the entry's own arguments:
   result: ARGV[14] jobId, ARGV[15] claim token's word, ARGV[16] entryId's word, ARGV[17] field and ARGV[18] payload,
-  ARGV[19] letterId or "", ARGV[20] who retries that letter
+  ARGV[19] letterId or "", ARGV[20] who retries that letter, ARGV[21] what it has used, each " <unit>=<amount>",
+  ARGV[22] "handed_back" or "reported"
   decision: approvalId, entryId, hash, decision, decidedBy, ARGV[19] "because" or "", ARGV[20] reason,
   ARGV[21] detail of its event row, ARGV[22] who decided as JSON, or "", ARGV[23] "unless_separate" or ""
   cancel: entryId, actor, reason, ARGV[17] reason as JSON; timer: timerId
@@ -29,6 +30,7 @@
 local start, dueKey = KEYS[1], KEYS[2]
 --@include call-settings
 --@include tenants
+--@include use-limits
 --@include terminal
 local runningKey, limits
 --@include worker-word
@@ -46,6 +48,7 @@ local function perform(ARGV)
   local fenceKey = start .. "fence"
   local trailKey, approvalKey = start .. "trail:" .. tenant, start .. "approval-record:" .. tenant .. ":" .. subject
   runningKey, limits, places.changes = known.runningKey, nil, {}
+  limitsInUse = nil
 
   local function approvalNow()
     return kind == "decision" and redis.call("HGETALL", approvalKey) or {}
@@ -63,12 +66,13 @@ local function perform(ARGV)
     "row:" .. versionText, "drainsSince", "gates", "place")
   if not run[1] then return { revokedCaller and "unauthenticated" or "run_not_found", now } end
   --@include add-audited
-  -- Where the job of a result runs, or ran, if it is counted: only then is there a bracket in front of a space.
-  local ran, freed = nil, ""
-  if kind == "result" and string.find(run[7] or "", '"] ', 1, true) then
+  -- Where the job of a result runs, or ran, if it is counted, and its charge: only then is there a bracket in front of a space.
+  local ran, freed, charge = nil, "", nil
+  if kind == "result" and string.find(run[7] or "", "] ", 1, true) then
     local claimToken, worker, report, topic = string.match(run[7], "^[^ ]+ [^ ]+ ([^ ]+) ([^ ]+) "
       .. string.rep("[^ ]+ ", 3) .. "([^ ]+) [^ ]+ [^ ]+ ([^ ]+)")
-    local _, pool = readWorker(worker)
+    local _, pool, mark = readWorker(worker)
+    if mark and claimToken == ARGV[15] then charge = redis.call("HGET", runKey, "charge:" .. subject) end
     if pool and claimToken == ARGV[15] then
       ran = { topic, pool }
       if report == ARGV[16] then freed = topic .. " " .. pool end
@@ -184,20 +188,38 @@ local function perform(ARGV)
   end
   -- What had its effect before the key was revoked is still answered as it was.
   if revokedCaller and not again then refusal = "unauthenticated" end
-  if refusal then return { refusal, now } end
+  if refusal then
+    local isGone = charge and (string.sub(run[7], 1, 5) == "lost " or string.sub(run[7], 1, 7) == "voided ")
+    if isGone and refusal ~= "unauthenticated" then
+      -- The report comes too late for the run, and says what was used all the same: once.
+      local _, _, meters = useLimits()
+      local settled, commands = meters.parse(charge), { { "HDEL", runKey, "charge:" .. subject } }
+      meters.settle(known, settled, ARGV[22], meters.amountsOf(ARGV[21]))
+      limitsInUse.plan(known, commands)
+      limitsInUse.tell(known)
+      for _, command in ipairs(commands) do redis.call(unpack(command)) end
+    end
+    return { refusal, now }
+  end
   if again and string.find(run[13] or "", "because", 1, true) then
     return { "applied", now, run[2], run[1], {}, freed, approvalNow() }
   end
   if again then return { "delivered", now, freed, approvalNow() } end
   if full or (lock and whenBusy == "refuse") then return { "run_busy", now, "instance", holderInstance or "" } end
 
+  if charge then
+    local _, _, meters = useLimits()
+    meters.settle(known, meters.parse(charge), ARGV[22], meters.amountsOf(ARGV[21]))
+    writes[#writes + 1] = { "HDEL", runKey, "charge:" .. subject }
+  end
   local function addRows()
     for _, row in ipairs(rows) do addAudited(unpack(row)) end
+    if limitsInUse then limitsInUse.tell(known) end
   end
 
   local waiting = redis.call("LLEN", inboxKey)
   readQueues(known)
-  if kind == "cancel" and gated and gated.level then
+  if kind == "cancel" and gated and useGates().isQueued(gated) then
     -- It has not begun: nobody has to apply anything.
     local _, _, grants = useGates()
     local moves = { woken = {}, freed = {} }
@@ -227,6 +249,7 @@ local function perform(ARGV)
         fields[#fields + 1] = "0"
       end
       --@include plan-change
+      if limitsInUse then limitsInUse.plan(known, writes) end
       -- The rows go first: they are the only writes that Redis can refuse, and before them nothing has happened.
       addRows()
       redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
@@ -243,6 +266,7 @@ local function perform(ARGV)
     fields[#fields + 1] = waitingRetry(waiting + 1)
   end
   local drains, drainsSince = run[4], run[11]
+  if limitsInUse then limitsInUse.plan(known, writes) end
   if not lock then
     --@include plan-take
     addRows()

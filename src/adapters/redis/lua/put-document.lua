@@ -8,10 +8,11 @@
   KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
   KEYS[5] tenant: hash with revoked (" <credential> <credential> ") and removed ("true" or not), quota:<name>
   KEYS[6] trail: stream of the audit records, with ids "0-<sequence>"
+  KEYS[7] parked lines: sorted set of the budgets that hold jobs
   ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] body  ARGV[6] expectedRevision, or ""
   ARGV[7] changeId  ARGV[8] actor  ARGV[9] eventsMax  ARGV[10] retentionMs, or "" for ever
   ARGV[11] credential's word or ""  ARGV[12] field of the quota of this collection, or ""  ARGV[13] quota where it is not set
-  ARGV[14] trailMax  ARGV[15] limits of a workflow's gates, each "<spec>=<max>" between two spaces, or ""
+  ARGV[14] trailMax  ARGV[15] limits of a workflow's gates and its budgets, each "<spec>=<max>" between two spaces, or ""
   Returns {"saved", now, "revision", n}, {"revision_conflict", now, "revision", n}, {"unauthenticated", now},
   {"tenant_removed", now}, {"quota_reached", now, "quota", n} or {"too_late", now}
 ]]
@@ -30,6 +31,7 @@ if ARGV[3] == "apiKey" and tenant[2] == "true" then return { "tenant_removed", n
 if ARGV[6] ~= "" and revision ~= ARGV[6] then return { "revision_conflict", now, "revision", tonumber(revision) } end
 local stored = redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is written yet.
 redis.call("ZCARD", KEYS[4])
+local anyParked = ARGV[3] == "workflow" and redis.call("ZCARD", KEYS[7]) > 0
 if not meta and ARGV[12] ~= "" then
   local quota = tonumber(tenant[3] or "") or tonumber(ARGV[13])
   if stored >= quota then return { "quota_reached", now, "quota", quota } end
@@ -53,6 +55,7 @@ if ARGV[3] == "workflow" then
   else redis.call("HDEL", KEYS[1], "limits:" .. ARGV[4]) end
   -- Where runs wait, there is a visit of their gates: it comes at once.
   redis.call("ZADD", KEYS[4], "XX", "LT", now, "gates " .. ARGV[2] .. " ")
+  if anyParked then redis.call("ZADD", KEYS[4], now, "budgets " .. ARGV[2] .. " ") end
 end
 if ARGV[10] ~= "" then
   redis.call("ZADD", KEYS[4], string.format("%.0f", nowMs + ARGV[10]), "letter " .. ARGV[2] .. " " .. ARGV[4])

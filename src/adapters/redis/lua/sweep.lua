@@ -19,6 +19,7 @@ local start, dueKey = KEYS[1], KEYS[2]
 --@include call-settings
 local sweepEveryMs, republishFirstMs, republishMaxMs = ARGV[18], ARGV[19], ARGV[20]
 --@include tenants
+--@include use-limits
 --@include use-gates
 -- `work` counts calls to Redis, as far as they differ: 1,200 take 1.5 to 2 ms.
 local found = { waiting = {}, places = {}, unclaimed = {}, repairs = {}, gates = {}, named = {}, lostClaims = 0, queueDeadlines = 0, work = 0 }
@@ -77,11 +78,19 @@ local function loseClaim(tenant, jobId)
     string.match(text or "", "^claimed( [^ ]+ [^ ]+ ([^ ]+) [^ ]+ [^ ]+ ([^ ]+) .*)$")
   if not rest or tonumber(expiresAt) > nowMs then return end
   local way = wayTo(tenant, runId)
-  local worker, pool = readWorker(word)
+  local worker, pool, mark = readWorker(word)
+  local runningKey = start .. "running:" .. tenant
+  if pool then redis.call("ZCARD", runningKey) end
+  local charge = mark and redis.call("HGET", runKey, "charge:" .. jobId)
+  if charge then
+    local known, _, _, meters = tenantOf(tenant), useLimits()
+    local commands = { { "HSET", runKey, "charge:" .. jobId, meters.settle(known, meters.parse(charge), "gone", {}) } }
+    limitsInUse.plan(known, commands)
+    limitsInUse.tell(known)
+    for _, command in ipairs(commands) do redis.call(unpack(command)) end
+  end
   if pool then
-    local runningKey = start .. "running:" .. tenant
     local topic = string.match(rest, "^" .. string.rep(" [^ ]+", 9) .. " ([^ ]+)")
-    redis.call("ZCARD", runningKey)
     redis.call("ZREM", runningKey, "t:" .. topic .. " " .. jobId, "p:" .. pool .. " " .. jobId)
   end
   redis.call("HSET", runKey, "job:" .. jobId, "lost" .. rest)
@@ -115,6 +124,7 @@ local function removeEnded(tenant, runId)
   if not redis.call("HGET", start .. "run:" .. tenant .. ":" .. runId, "status") then return end
   local plan = planRemoval(tenant, runId)
   found.work = found.work + plan.work
+  if limitsInUse then limitsInUse.tell(tenantOf(tenant)) end
   removePlanned(plan)
   if plan.more then redis.call("ZADD", dueKey, now, "retention " .. tenant .. " " .. runId) end
 end
@@ -155,7 +165,7 @@ end
 local function endWaiting(tenant, runId)
   local known, gates, _, grants = tenantOf(tenant), useGates()
   local run = gates.read(known, runId)
-  if not run or not run.level or tonumber(run.deadline) > nowMs then return end
+  if not run or not gates.isQueued(run) or tonumber(run.deadline) > nowMs then return end
   readQueues(known)
   settingsOf(known)
   grants.check(known, grants.heldBy(run))
@@ -163,6 +173,23 @@ local function endWaiting(tenant, runId)
   local timeline = '[{"type":"run_timed_out","reason":"' .. reason .. '"}]'
   grants.endQueued(known, run, moves, { status = "timed_out", reason = reason, timeline = timeline })
   found.queueDeadlines = found.queueDeadlines + 1
+  grants.handOn(known, moves)
+  for _, id in ipairs(moves.woken) do nameWaiting(tenant, id) end
+  found.work = found.work + 20 + 30 * #moves.woken
+end
+
+-- Its rate lets it through: it goes on to its gates. While its tenant is stopped, nothing begins.
+local function beginRated(tenant, runId)
+  local known, gates, _, grants = tenantOf(tenant), useGates()
+  local run = gates.read(known, runId)
+  if not run or not run.rate or run.startsAt > nowMs then return end
+  readQueues(known)
+  if settingsOf(known).stopped then
+    redis.call("ZADD", dueKey, attentionAt, "rated " .. tenant .. " " .. runId)
+    return
+  end
+  local moves = { woken = {}, freed = {} }
+  grants.beginAfterRate(known, run, moves)
   grants.handOn(known, moves)
   for _, id in ipairs(moves.woken) do nameWaiting(tenant, id) end
   found.work = found.work + 20 + 30 * #moves.woken
@@ -188,10 +215,18 @@ local gatesMax = 100
 local function visitGates(tenant, after)
   local known, _, queues = tenantOf(tenant), useGates()
   local ids = redis.call("ZRANGE", known.gateQueuesKey, "(" .. after, "+", "BYLEX", "LIMIT", "0", string.format("%.0f", gatesMax))
-  if after == "" and redis.call("ZCARD", known.gateQueuesKey) > 0 then redis.call("ZADD", dueKey, queues.never, known.visit) end
+  local anyWaits = redis.call("ZCARD", known.gateQueuesKey) + redis.call("ZCARD", known.queuedKey) > 0
+  if after == "" and anyWaits then redis.call("ZADD", dueKey, queues.never, known.visit) end
   for _, id in ipairs(ids) do visitGate(tenant, id) end
   if #ids == gatesMax then redis.call("ZADD", dueKey, now, known.visit .. ids[gatesMax]) end
   found.work = found.work + 6 * #ids
+end
+
+--@include visit-lines
+local function removeLedger(tenant, ledger)
+  redis.call("ZCARD", start .. "ledger-ids:" .. tenant) -- Refuses a key of another type while nothing is written yet.
+  redis.call("HDEL", start .. "ledgers:" .. tenant, ledger)
+  redis.call("ZREM", start .. "ledger-ids:" .. tenant, ledger)
 end
 
 local handlers = {
@@ -206,6 +241,10 @@ local handlers = {
   gate = visitGate,
   gates = visitGates,
   queued = endWaiting,
+  rated = beginRated,
+  budget = visitLine,
+  budgets = visitLines,
+  ledger = removeLedger,
 }
 
 -- A kind that only a newer version knows is put off like a thing that cannot be read.
@@ -213,6 +252,7 @@ local function handle(member)
   local kind, tenant, subject = string.match(member, "^([^ ]+) ([^ ]+) (.*)$")
   found.work = found.work + 8
   redis.call("ZREM", dueKey, member)
+  limitsInUse = nil
   if not pcall(handlers[kind], tenant, subject) then
     redis.call("ZADD", dueKey, string.format("%.0f", nowMs + attentionMs), member)
   end

@@ -8,7 +8,8 @@
   Reads: dueKey, nowMs, settingsOf, gates
   Sets: queues (a table of functions: levelsOf of a gate, the highest first, and with them their virtual times; waitingAt
   of a gate and the level from which on it counts; join of a tenant, a gate, a run, a level and since when its age counts;
-  leave of a tenant, a gate, a run and whether it got a place; has of a gate and a run; headOf of a tenant and a gate: the run that is granted next, or nil; orderOf of a tenant, a gate
+  leave of a tenant, a gate, a run and whether it got a place; open of a tenant of which a run waits from now on, and close of
+  one of which perhaps none does; has of a gate and a run; headOf of a tenant and a gate: the run that is granted next, or nil; orderOf of a tenant, a gate
   and a limit: those that wait, in the order in which they would be granted now; never, the time of a visit that nobody has asked for)
 ]]
 local queues, headLevel, virtualUnit = { never = "9007199254740991" }, 10, 7207200
@@ -58,6 +59,22 @@ local function newTag(gate, level, virtual, weight)
   return first[2] and first[2] - 1 or virtualUnit
 end
 
+function queues.open(known)
+  if known.queues then return end
+  known.queues = true
+  redis.call("HSET", known.settingsKey, "queues", "true")
+  redis.call("ZADD", dueKey, "NX", queues.never, known.visit)
+end
+
+-- Those that wait for their rates wait at no gate.
+function queues.close(known)
+  if not known.queues or redis.call("ZCARD", known.gateQueuesKey) > 0 or redis.call("ZCARD", known.queuedKey) > 0 then return end
+  known.queues = false
+  redis.call("HDEL", known.settingsKey, "queues")
+  -- A visit that was asked for comes, and finds nothing.
+  if redis.call("ZSCORE", dueKey, known.visit) == queues.never then redis.call("ZREM", dueKey, known.visit) end
+end
+
 -- Its age counts from when it came to its level, `since`.
 function queues.join(known, gate, run, level, since)
   settingsOf(known)
@@ -71,10 +88,7 @@ function queues.join(known, gate, run, level, since)
   redis.call("HSET", gate.queueKey, "arrivals", asText(run.arrival), "virtual:" .. level, asText(virtual))
   redis.call("ZADD", gate.runsPrefix .. level, 0, runMember(key, run.arrival, run.id))
   redis.call("ZADD", known.gateQueuesKey, 0, gate.id)
-  if known.queues then return end
-  known.queues = true
-  redis.call("HSET", known.settingsKey, "queues", "true")
-  redis.call("ZADD", dueKey, "NX", queues.never, known.visit)
+  queues.open(known)
 end
 
 local function firstMember(gate, level, key)
@@ -111,11 +125,7 @@ local function takeOut(known, gate, level, key, member, weight)
   redis.call("DEL", gate.queueKey)
   redis.call("ZREM", known.gateQueuesKey, gate.id)
   redis.call("ZREM", dueKey, "gate " .. known.id .. " " .. gate.id)
-  if redis.call("ZCARD", known.gateQueuesKey) > 0 then return end
-  known.queues = false
-  redis.call("HDEL", known.settingsKey, "queues")
-  -- A visit that was asked for comes, and finds nothing.
-  if redis.call("ZSCORE", dueKey, known.visit) == queues.never then redis.call("ZREM", dueKey, known.visit) end
+  queues.close(known)
 end
 
 function queues.leave(known, gate, run, granted)

@@ -7,10 +7,11 @@
   that wait, by when they were started.
   Of a run that was started with a plan of its gates the field gates is "<priority> <fairness key> <weight> <agingMs>
   <askedAt> <deadlineAt> <actor's word>" and " <gate> <at limit>" of each; place is "<held>", behind it " <level> <arrival> <since>" while it
-  waits for the next one, and " because <reason>" when it has ended without having begun.
+  waits for the next one, " rate <startsAt> <rate>" while it waits for its rate before the first one, and " because <reason>"
+  when it has ended without having begun.
   Reads: start, settingsOf, checkSet
   Sets: gates (a table of functions: of a tenant and a gate's id; limitOf, activeIn, hasRoom and isOpen of a tenant and a gate;
-  isWaitedAt of a tenant and a gate; parse of a run's id and these two fields, and read of a tenant and a run's id, give the run;
+  isWaitedAt of a tenant and a gate; isQueued of a run, whether it waits for a place or its rate; parse of a run's id and these two fields, and read of a tenant and a run's id, give the run;
   placeText of a run; putPlace and freePlace of a tenant, a run and a gate; check of a tenant and a gate, and checkLevel of
   a gate and a level, which ask for the types of their keys: after that these functions cannot fail)
 ]]
@@ -80,7 +81,13 @@ function gates.parse(runId, text, place)
   end
   local held, level, arrival, since = string.match(place, "^([0-9]+) ?([0-9]*) ?([0-9]*) ?([0-9]*)")
   run.held, run.level, run.arrival, run.since = tonumber(held), tonumber(level), tonumber(arrival), tonumber(since)
+  local startsAt, rate = string.match(place, "^0 rate ([0-9]+) ([^ ]+)")
+  run.startsAt, run.rate = tonumber(startsAt), rate
   return run
+end
+
+function gates.isQueued(run)
+  return run.level and true or run.rate and true or false
 end
 
 -- Nil for a run that was started without a plan, and for one that is gone.
@@ -95,6 +102,7 @@ function gates.read(known, runId)
 end
 
 function gates.placeText(run)
+  if run.rate then return string.format("0 rate %.0f ", run.startsAt) .. run.rate end
   if not run.level then return string.format("%.0f", run.held) end
   return string.format("%.0f %.0f %.0f %.0f", run.held, run.level, run.arrival, run.since)
 end

@@ -8,7 +8,8 @@
   queues, settingsOf, checkSet, writeProof
   Sets: grants (a table of functions: heldBy of a run, the ids of the gates in which it holds places; enter of a tenant, a new
   run and moves; leave of a tenant and a run, which holds nothing and waits nowhere then; endQueued of a tenant, a run that
-  waits, moves and its end, a table of status, reason, timeline and before, which writes what else there is to write; hasWork
+  waits, moves and its end, a table of status, reason, timeline and before, which writes what else there is to write; awaitRate of a
+  tenant, a new run, a rate's id and when it goes on; beginAfterRate of a tenant, a run and moves; hasWork
   of a tenant and a gate; check of a tenant and gates' ids; handOn of a tenant and moves, which gives the ids of the gates that are left)
 ]]
 local grants, movesMax, membersMax = {}, 8, 100
@@ -29,15 +30,43 @@ local function takePlace(known, run, gate)
   gates.putPlace(known, run, gate, gate.isTenants and now or run.asked)
 end
 
+-- The run waits, for a place or its rate: it counts among those of its tenant, and not for ever.
+local function beginWait(known, run)
+  redis.call("ZADD", known.queuedKey, run.asked, run.id)
+  redis.call("ZADD", dueKey, run.deadline, "queued " .. known.id .. " " .. run.id)
+end
+
+local function endWait(known, run)
+  redis.call("ZREM", known.queuedKey, run.id)
+  redis.call("ZREM", dueKey, "queued " .. known.id .. " " .. run.id)
+end
+
+local function ratedOf(known, run)
+  return "rated " .. known.id .. " " .. run.id
+end
+
+-- By then it has left those that wait.
+local function leaveRate(known, run)
+  redis.call("ZREM", dueKey, ratedOf(known, run))
+  run.rate, run.startsAt = nil, nil
+  queues.close(known)
+end
+
+function grants.awaitRate(known, run, rateId, startsAtMs)
+  redis.call("XRANGE", known.eventsKey, "-", "+", "COUNT", 1) -- Refuses a key of another type while nothing is written yet.
+  run.rate, run.startsAt = rateId, startsAtMs
+  beginWait(known, run)
+  redis.call("ZADD", dueKey, string.format("%.0f", startsAtMs), ratedOf(known, run))
+  queues.open(known)
+end
+
 -- Frees what it holds, and takes it out of the queue in which it waits.
 function grants.leave(known, run)
   local held = grants.heldBy(run)
   for _, id in ipairs(held) do gates.freePlace(known, run, gates.of(known, id)) end
-  if run.level then
-    queues.leave(known, gates.of(known, run.gates[run.held + 1].id), run, false)
-    redis.call("ZREM", known.queuedKey, run.id)
-    redis.call("ZREM", dueKey, "queued " .. known.id .. " " .. run.id)
-  end
+  if gates.isQueued(run) then endWait(known, run) end
+  if run.level then queues.leave(known, gates.of(known, run.gates[run.held + 1].id), run, false) end
+  if run.rate then leaveRate(known, run) end
   run.held = 0
   return held
 end
@@ -125,15 +154,12 @@ local function waitAt(known, run, gate, moves)
   for _, other in ipairs(waiting) do
     -- A run that was handed on from gate to gate may come to one at which a younger one waits.
     if tonumber(other.asked) > tonumber(run.asked) then
-      redis.call("ZREM", known.queuedKey, run.id)
-      redis.call("ZREM", dueKey, "queued " .. known.id .. " " .. run.id)
       return supersede(known, run, other, moves)
     end
   end
   for _, other in ipairs(waiting) do supersede(known, other, run, moves) end
   queues.join(known, gate, run, onlyNewest and 10 or inheritedLevel(known, run), nowMs)
-  redis.call("ZADD", known.queuedKey, run.asked, run.id)
-  redis.call("ZADD", dueKey, run.deadline, "queued " .. known.id .. " " .. run.id)
+  beginWait(known, run)
   if atLimit == "cancel_in_progress" then cancelOldest(known, run, gate, moves) end
 end
 
@@ -146,30 +172,47 @@ function grants.enter(known, run, moves)
   end
 end
 
--- The head of the queue gets the place and goes on; the last place that it gets lets it begin.
-local function grant(known, gate, moves)
-  local run = queues.headOf(known, gate)
-  if not run then return false end
+-- Takes what places it can, and begins if it gets all of them.
+local function goOn(known, run, moves)
   local inboxKey = known.inboxPrefix .. run.id
-  redis.call("LLEN", inboxKey) -- Refuses a key of another type while nothing is written yet.
-  for index = run.held + 1, #run.gates do gates.check(known, gates.of(known, run.gates[index].id)) end
-  queues.leave(known, gate, run, true)
-  takePlace(known, run, gate)
   grants.enter(known, run, moves)
-  if run.status == "cancelled" then return true end
+  if run.status == "cancelled" then return end
   if run.level then
     redis.call("HSET", known.runPrefix .. run.id, "place", gates.placeText(run))
     addEvent(known, "run_queued", run, run.workflow .. " " .. run.gates[run.held + 1].id)
-    return true
+    return
   end
   redis.call("HSET", known.runPrefix .. run.id, "place", gates.placeText(run), "status", "pending", "updatedAt", now, "admittedAt", now)
-  redis.call("ZREM", known.queuedKey, run.id)
-  redis.call("ZREM", dueKey, "queued " .. known.id .. " " .. run.id)
   redis.call("RPUSH", inboxKey, 'started {"kind":"started","entryId":"' .. run.id .. '"}\n' .. run.id)
   redis.call("ZADD", dueKey, "NX", attentionAt, "attention " .. known.id .. " " .. run.id)
   addEvent(known, "run_admitted", run, run.workflow)
   moves.woken[#moves.woken + 1] = run.id
+end
+
+local function checkBefore(known, run)
+  redis.call("LLEN", known.inboxPrefix .. run.id) -- Refuses a key of another type while nothing is written yet.
+  for index = run.held + 1, #run.gates do gates.check(known, gates.of(known, run.gates[index].id)) end
+end
+
+-- The head of the queue gets the place and goes on; the last place that it gets lets it begin.
+local function grant(known, gate, moves)
+  local run = queues.headOf(known, gate)
+  if not run then return false end
+  checkBefore(known, run)
+  endWait(known, run)
+  queues.leave(known, gate, run, true)
+  takePlace(known, run, gate)
+  goOn(known, run, moves)
   return true
+end
+
+-- Its rate has let it through: it goes on to its gates.
+function grants.beginAfterRate(known, run, moves)
+  redis.call("XRANGE", known.eventsKey, "-", "+", "COUNT", 1) -- As `checkBefore` does for other keys.
+  checkBefore(known, run)
+  endWait(known, run)
+  leaveRate(known, run)
+  goOn(known, run, moves)
 end
 
 function grants.hasWork(known, gate)

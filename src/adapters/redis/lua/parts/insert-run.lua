@@ -5,7 +5,8 @@
   reservationKey (false without a key), held (the reservation now, or false), digest, fingerprint,
   workflow, actor, definition, started (the entry that starts the run, or ""), dueKey, terminal, time, nowMs, now,
   retake (nil, or a list of commands that take the guard's lock again), what `call-settings` sets, what `tenants` sets,
-  what `places` reads and sets, addLater (see `add-later`), what `judge-gates` sets (it has not refused the run), useGates
+  what `places` reads and sets, addLater (see `add-later`), what `judge-rates` and `judge-gates` set (they have not refused the run), useGates,
+  what `use-limits` sets
   Sets: status, claims, active (as it is then), keysKept ("" without a key), early ("1" when a key gave way before its time),
   entered (what its places or its wait let others do, see `grants`, or nil)
 ]]
@@ -33,7 +34,8 @@ if reservationKey then
     end
   end
 end
-if waitsAt then ARGV[at], ARGV[at + 1] = "queued", "goes" end
+local waits = waitsAt or rated
+if waits then ARGV[at], ARGV[at + 1] = "queued", "goes" end
 --@include judge-tree
 --@include plan-change
 local inboxKey = known.inboxPrefix .. runId
@@ -50,10 +52,19 @@ if reservationKey then
   fields[#fields + 1] = fingerprint
 end
 
+if startRates then
+  local rates = useLimits()
+  for _, terms in ipairs(startRates) do
+    local rate = rates.of(known, terms.id)
+    rates.put(rate, terms, rates.levelWith(terms, rates.levelOf(rate, terms), 1))
+  end
+end
+if limitsInUse then limitsInUse.plan(known, writes) end
 local entered = nil
 if gated and not ends then
+  local _, _, grants = useGates()
   entered = { woken = {}, freed = {} }
-  select(3, useGates()).enter(known, gated, entered)
+  if rated then grants.awaitRate(known, gated, rated.id, rated.startsAtMs) else grants.enter(known, gated, entered) end
 end
 if gated then
   fields[#fields + 1], fields[#fields + 2] = "gates", gated.text
@@ -61,8 +72,8 @@ if gated then
 end
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
 redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
-  "at", now, "type", waitsAt and "run_queued" or "run_admitted", "subject", runId, "actor", actor,
-  "detail", waitsAt and workflow .. " " .. waitsAt.id or workflow)
+  "at", now, "type", waits and "run_queued" or "run_admitted", "subject", runId, "actor", actor,
+  "detail", rated and workflow .. " " .. rated.id or waitsAt and workflow .. " " .. waitsAt.id or workflow)
 --@include add-tree-rows
 if evicted then
   redis.call("DEL", evicted)
@@ -80,7 +91,7 @@ if not ends and not gated then
 end
 if entered then select(3, useGates()).handOn(known, entered) end
 local active = known.active
-if started ~= "" and not waitsAt then
+if started ~= "" and not waits then
   redis.call("RPUSH", inboxKey, started)
   addLater(dueKey, attentionAt, "attention " .. tenant .. " " .. runId)
 end

@@ -4,11 +4,12 @@
   or under a lock, cannot wait.
   The plan is "<queueMax> <deadlineMs> <priority> <fairness key> <weight> <agingMs> <actor's word>" and " <gate> <at limit>" of each
   gate in the order of places, or "" for a run that takes the tenant's slot alone.
-  Reads: plan, known (the tenant, see tenants), settings (of it), runId, actor, workflow, mayWait, nowMs, now, queuedMax, useGates
+  Reads: plan, known (the tenant, see tenants), settings (of it), runId, actor, workflow, mayWait, nowMs, now, queuedMax, useGates,
+  rated (the rate for which it waits first, see judge-rates, or nil)
   Sets: gated (the run, see gates, or nil without a plan), refused (the answer, or nil), waitsAt (the gate where it waits, or nil),
   waitingInAll (how many runs of the tenant wait)
 ]]
-local gated, refused, waitsAt = nil, nil, nil
+local gated, waitsAt = nil, nil
 local waitingInAll = known.queues and redis.call("ZCARD", known.queuedKey) or 0
 if plan == "" then
   local limit = tonumber(settings.limit)
@@ -51,3 +52,4 @@ else
     end
   end
 end
+if rated and not refused and waitingInAll >= queuedMax then refused = { "queue_full", now, "limit", queuedMax } end

@@ -37,10 +37,10 @@ function places.refusal(topic, pool)
 end
 
 function places.counted(worker)
-  local name, pool = readWorker(worker)
+  local name, pool, mark = readWorker(worker)
   if not pool and limits == "" then return nil, worker end
   pool = pool or "default"
-  return pool, "[" .. name .. ',"' .. pool .. '"]'
+  return pool, "[" .. name .. ',"' .. pool .. '"' .. (mark or "") .. "]"
 end
 
 function places.take(topic, pool, jobId)

@@ -11,7 +11,7 @@
   letters of 3 (id, reason, body); then, only after "tree", what `judge-tree` describes
   Reads: at (index of the change), start, tenant, runId, runKey, activeKey, dueKey, time, nowMs, now, version (a number),
   terminal, what `judge-tree` reads and sets (it has found that the tree has room), what `call-settings` sets, known (the
-  tenant, see `tenants`), what `tenants` sets, useGates, gated (the run as `gates` has it, or nil when it has no plan of its gates),
+  tenant, see `tenants`), what `tenants` sets, useGates, useLimits, gated (the run as `gates` has it, or nil when it has no plan of its gates),
   reservation (the digest of the run's key, or false), what `places` reads and sets, cancelling (whether the run is being cancelled), reportedJob, decidedApproval (these two:
   what the entry of this very call settles, or nil), checkedJob, checkedText (the held job that it brings a verdict of, as it
   is then, or nil), fields (of the run: names and values; it adds to this list and
@@ -50,17 +50,30 @@ if ARGV[at + 5] ~= "" then
       local jobId = ARGV[first + index - 1]
       if jobId == checkedJob then text = checkedText end
       local state = jobId ~= reportedJob and string.match(text or "", "^[^ ]+")
-      if state == "held" or state == "ready" or state == "claimed" then
+      if state == "held" or state == "ready" or state == "claimed" or state == "parked" then
+        local behind = string.sub(text, #state + 1)
+        if state == "parked" then
+          local republished, budget, rest = string.match(behind, "^( [^ ]+ )([^ ]+)(.*)$")
+          local _, budgets = useLimits()
+          budgets.unpark(known, budget, jobId)
+          behind = republished .. "-" .. rest
+        end
         fields[#fields + 1] = names[index]
-        fields[#fields + 1] = "voided" .. string.sub(text, #state + 1)
+        fields[#fields + 1] = "voided" .. behind
         dueGone[#dueGone + 1] = (state == "claimed" and "claim " or "unclaimed ") .. tenant .. " " .. jobId
         gone[jobId] = true
       end
       if state == "claimed" then
         local worker, topic = string.match(text, "^" .. string.rep("[^ ]+ ", 3) .. "([^ ]+) "
           .. string.rep("[^ ]+ ", 6) .. "([^ ]+)")
-        local _, pool = readWorker(worker)
+        local _, pool, mark = readWorker(worker)
         if pool then writes[#writes + 1] = places.leave(topic, pool, jobId) end
+        local charge = mark and redis.call("HGET", runKey, "charge:" .. jobId)
+        if charge then
+          local _, _, meters = useLimits()
+          fields[#fields + 1] = "charge:" .. jobId
+          fields[#fields + 1] = meters.settle(known, meters.parse(charge), "gone", {})
+        end
       end
       if state == "ready" then
         local topic = string.match(text, "^" .. string.rep("[^ ]+ ", 10) .. "([^ ]+)")
@@ -99,8 +112,25 @@ if ARGV[at + 5] ~= "" then
     if born then
       local pool
       pool, worker = places.counted(worker)
-      if pool and places.refusal(topic, pool) then born = false
-      elseif pool then writes[#writes + 1] = places.take(topic, pool, jobId) end
+      if pool and places.refusal(topic, pool) then
+        born = false
+      elseif known.settings.budgets ~= "" or string.sub(tail, #topic + 2, #topic + 11) == '{"meter":"'
+        or limits ~= "" and string.find(limits, " u:" .. topic .. "=", 1, true) then
+        local _, _, meters = useLimits()
+        local job = { topic = topic, spec = string.sub(tail, #topic + 2), id = jobId, createdAt = now }
+        local cost = meters.judge(known, limits, job)
+        if cost.refusal or cost.over then
+          born = false
+        else
+          local charge
+          charge, worker = meters.take(known, job, cost, token, worker)
+          if charge then
+            fields[#fields + 1] = "charge:" .. jobId
+            fields[#fields + 1] = charge
+          end
+        end
+      end
+      if born and pool then writes[#writes + 1] = places.take(topic, pool, jobId) end
     end
     fields[#fields + 1] = "job:" .. jobId
     if born then

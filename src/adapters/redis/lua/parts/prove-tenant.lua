@@ -87,15 +87,17 @@ local function proveWaiting(known, after, room, found)
   local members = membersAfter(known.queuedKey, after, room)
   for index = 1, #members, 2 do
     local run = readRun(known, members[index])
-    if run and not run.level then
+    if run and not useGates().isQueued(run) then
       redis.call("ZREM", known.queuedKey, run.id)
+      readQueues(known)
+      select(2, useGates()).close(known)
       found.repairs[#found.repairs + 1] = { "queue_left", run.id }
     elseif run then
       pcall(proveRun, known, run, found)
       local gates, queues = useGates()
       local gate = gates.of(known, run.gates[run.held + 1].id)
       gates.check(known, gate)
-      if not queues.has(gate, run) then
+      if run.level and not queues.has(gate, run) then
         local level, since = run.level, run.since
         queues.leave(known, gate, run, false)
         queues.join(known, gate, run, level, since)

@@ -2,8 +2,8 @@
 --[[
   Removes an ended run and all that belongs to it, 500 belongings at a time; the run itself goes last, so that a part
   left over is found again. Locks are removed unseen, which cannot fail: reading them would be four calls a job.
-  A job of it that still runs leaves its place.
-  Reads: start (what every key of the partition begins with), nowMs, encodeName
+  A job of it that still runs leaves its place, and its charge is settled; one that is parked leaves its line.
+  Reads: start (what every key of the partition begins with), nowMs, encodeName, tenantOf, useLimits, limitsInUse
   Sets: readWorker, planRemoval (of a tenant, a run and whether it leaves a grave; it only reads. In the plan that it gives
   are the keys of locks, what the removal costs in calls to Redis as work, and whether it is only a part as more),
   removePlanned (of that plan; it cannot fail)
@@ -34,15 +34,15 @@ local function namesOf(runKey, count)
   return redis.call("HRANDFIELD", runKey, removedMax + #headerFields)
 end
 
--- The first of them in the order in which they go: records, rows, jobs. What has another name is the header's.
+-- The first of them in the order in which they go: records, rows, jobs, charges. What has another name is the header's.
 local function firstBelongings(names)
-  local records, rows, jobs, first = {}, {}, {}, {}
+  local records, rows, jobs, charges, first = {}, {}, {}, {}, {}
   for _, name in ipairs(names) do
     local kind = string.sub(name, 1, 4)
-    local list = kind == "reco" and records or kind == "row:" and rows or kind == "job:" and jobs
+    local list = kind == "reco" and records or kind == "row:" and rows or kind == "job:" and jobs or kind == "char" and charges
     if list then list[#list + 1] = name end
   end
-  for _, list in ipairs({ records, rows, jobs }) do
+  for _, list in ipairs({ records, rows, jobs, charges }) do
     for index = 1, math.min(#list, removedMax - #first) do first[#first + 1] = list[index] end
   end
   return first
@@ -62,8 +62,17 @@ local function addJobLocks(locks, tenant, names)
 end
 
 --@include worker-word
+-- A job that is parked leaves its line, and what a claim has taken or reserved is settled.
+local function leaveLimits(tenant, runKey, jobId, text, mark)
+  local known, _, budgets, meters = tenantOf(tenant), useLimits()
+  local budget = string.match(text, "^parked [^ ]+ ([^ ]+)")
+  if budget then budgets.unpark(known, budget, jobId) end
+  local charge = mark and redis.call("HGET", runKey, "charge:" .. jobId)
+  if charge then meters.settle(known, meters.parse(charge), "gone", {}) end
+end
+
 -- Where those of these jobs run that are counted.
-local function placesOf(runKey, names)
+local function placesOf(tenant, runKey, names)
   local members, jobs = {}, {}
   for _, name in ipairs(names) do
     if string.sub(name, 1, 4) == "job:" then jobs[#jobs + 1] = name end
@@ -73,7 +82,10 @@ local function placesOf(runKey, names)
     for index, text in ipairs(redis.call("HMGET", runKey, unpack(jobs, first, last))) do
       local word, topic = string.match(text or "", "^claimed " .. string.rep("[^ ]+ ", 2) .. "([^ ]+) "
         .. string.rep("[^ ]+ ", 6) .. "([^ ]+)")
-      local _, pool = readWorker(word or "")
+      local _, pool, mark = readWorker(word or "")
+      if mark or string.sub(text or "", 1, 7) == "parked " then
+        leaveLimits(tenant, runKey, string.sub(jobs[first + index - 1], 5), text, mark)
+      end
       if pool then
         local jobId = string.sub(jobs[first + index - 1], 5)
         members[#members + 1] = "t:" .. topic .. " " .. jobId
@@ -90,7 +102,8 @@ local function planRemoval(tenant, runId, buries)
   local runKey = start .. "run:" .. name
   local plan = { tenant = tenant, runId = runId, runKey = runKey, fields = {}, locks = {}, goes = {}, approvals = {} }
   local count, withLocks, header = countBelongings(runKey)
-  local anyRunning = redis.call("ZCARD", start .. "running:" .. tenant) > 0
+  local anyRunning = redis.call("ZCARD", start .. "running:" .. tenant) + redis.call("ZCARD", start .. "parked-lines:" .. tenant)
+    + redis.call("HLEN", start .. "ledgers:" .. tenant) > 0
   local names = (count >= removedMax or withLocks or anyRunning) and namesOf(runKey, count) or {}
   if count >= removedMax then
     plan.fields = firstBelongings(names)
@@ -102,7 +115,7 @@ local function planRemoval(tenant, runId, buries)
     if plan.more then plan.fields = firstBelongings(names) end
   end
   if withLocks then addJobLocks(plan.locks, tenant, plan.more and plan.fields or names) end
-  plan.places = anyRunning and placesOf(runKey, plan.more and plan.fields or names) or {}
+  plan.places = anyRunning and placesOf(tenant, runKey, plan.more and plan.fields or names) or {}
   for _, id in ipairs(plan.approvals) do
     local key = start .. "approval-record:" .. tenant .. ":" .. id
     redis.call("HGET", key, "state") -- Refuses a key of another type, as the reads below do.
@@ -118,6 +131,8 @@ local function planRemoval(tenant, runId, buries)
     plan.locks[#plan.locks + 1] = start .. "wf:run:lock:" .. name
     plan.locks[#plan.locks + 1] = start .. "grant:run:" .. name
   end
+  plan.limits = {}
+  if limitsInUse then limitsInUse.plan(tenantOf(tenant), plan.limits) end
   plan.work = math.floor(4 + #plan.approvals + (#names + #plan.locks + #plan.fields) / 4)
   return plan
 end
@@ -129,6 +144,7 @@ local function unlinkAll(keys)
 end
 
 local function removePlanned(plan)
+  for _, command in ipairs(plan.limits) do redis.call(unpack(command)) end
   if #plan.fields > 0 then redis.call("HDEL", plan.runKey, unpack(plan.fields)) end
   if #plan.approvals > 0 then redis.call("ZREM", start .. "approvals:" .. plan.tenant, unpack(plan.approvals)) end
   unlinkAll(plan.goes)

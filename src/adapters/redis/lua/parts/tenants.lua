@@ -4,7 +4,7 @@
   tenant's settings or workflows, and what they count here they go on counting themselves.
   Reads: start, dueKey
   Sets: tenantOf (given a tenant's id: its keys, and what was read of it), settingsOf (given that: limit, stopped, revoked,
-  limits, activeMax and gates of the tenant, each as text or ""), readQueues (whether runs of it wait at gates, as
+  limits, activeMax, gates and budgets of the tenant, each as text or ""), readQueues (whether runs of it wait at gates, as
   known.queues; settingsOf reads that as well), readProof and writeProof (when its slots and keys are proved),
   checkSet (given the key of a sorted set), readyKeyOf (given a tenant and a topic)
 ]]
@@ -49,10 +49,10 @@ end
 local function settingsOf(known)
   if not known.settings then
     local read = redis.call("HMGET", known.settingsKey, "limit", "stopped", "revoked", "limits", "quota:active_runs", "gates",
-      "queues")
+      "queues", "budgets")
     known.settings = {
       limit = read[1] or "", stopped = read[2] == "true", revoked = read[3] or "", limits = read[4] or "", activeMax = read[5] or "",
-      gates = read[6] or "",
+      gates = read[6] or "", budgets = read[8] or "",
     }
     if known.queues == nil then known.queues = read[7] == "true" end
   end
