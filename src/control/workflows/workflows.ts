@@ -169,7 +169,7 @@ export async function gatedWorkflows(
     const answer = await ask(engine, "listDocuments", page);
     if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
     for (const { id, body } of answer.documents) {
-      if (await hasGates(engine, tenant, body)) workflows.push(id);
+      if (await hasStartLimits(engine, tenant, body)) workflows.push(id);
       if (workflows.length > gatedMax) return { kind: "gated", workflows };
     }
     const last = answer.documents.at(-1);
