@@ -28,7 +28,7 @@ describe("routes", () => {
   /** Every operation stands here once, under the roles that may do it. */
   const operationsByRoles: Readonly<Record<string, string>> = {
     "viewer operator admin":
-      "listWorkflows validateWorkflow listRunsOfWorkflow listRuns listWorkers listPools getPool listTopics listQueues getGate listDeadLetters listDeadLetterPage inspectDeadLetter streamRunEvents lookUpKey",
+      "listWorkflows validateWorkflow listRunsOfWorkflow listRuns listWorkers listPools getPool listTopics listQueues listBudgets getGate listDeadLetters listDeadLetterPage inspectDeadLetter streamRunEvents lookUpKey",
     admin:
       "saveWorkflow removeWorkflow deleteRun setPool changePool removePool drainPool addPoolTopic removePoolTopic setTopic removeTopic",
     "viewer operator admin approver":

@@ -65,7 +65,7 @@ describe("a run goes on by itself", () => {
   });
 
   test("once it has been decided", () => {
-    const decided = idleAfter({ ask, then: { ...work, depends_on: ["ask"] } }, (world) =>
+    const decided = idleAfter({ ask, next: { ...work, depends_on: ["ask"] } }, (world) =>
       world.decide("ask@1", "approved"),
     );
     expect(decided).toEqual({ status: "running", isIdle: false });

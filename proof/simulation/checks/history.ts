@@ -92,8 +92,6 @@ export class History {
         this.#marks.hit(answer.kind);
         this.refused(attempt.actor, answer.kind);
         return;
-      case "start_rate_exceeded":
-      case "budget_exhausted":
       case "quota_reached":
       case "start_rate_exceeded":
       case "budget_exhausted":

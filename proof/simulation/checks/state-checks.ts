@@ -185,32 +185,8 @@ export class StateChecks {
       case "lock":
         this.#judgeLock(execution, change);
         return;
-      case "charge":
-      case "document":
-      case "due":
-      case "ending":
-      case "fence":
-      case "gateQueue":
-      case "heldGate":
-      case "holding":
-      case "keyed":
-      case "ledger":
-      case "line":
-      case "lineKey":
-      case "parked":
-      case "parkedLine":
-      case "place":
-      case "proof":
-      case "charge":
-      case "rateLevel":
-      case "queued":
-      case "queuedRun":
-      case "released":
-      case "ready":
-      case "running":
-      case "sweepMark":
-      case "tenant":
-      case "ticket":
+      // The other kinds are judged together, when all changes are known: places, queues, rates, budgets and indexes.
+      default:
         return;
     }
   }

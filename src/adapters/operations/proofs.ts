@@ -7,7 +7,7 @@ import type { RepairKind } from "../../ports/job-operations.ts";
 import { planProof } from "./due.ts";
 import { heldBy, placeMember, putPlace, scopeOf } from "./gates.ts";
 import { handOnGates } from "./grants.ts";
-import { isInQueue, isAmongWaiting, joinQueue, leaveQueue } from "./queues.ts";
+import { isAmongWaiting, isInQueue, joinQueue, leaveQueue } from "./queues.ts";
 import { type Context, nowMs, type StoredRun } from "./records.ts";
 import { putReservation, readReservation, trimKeys } from "./reservations.ts";
 import { putState } from "./run-records.ts";

@@ -345,7 +345,10 @@ export const releasedCases = checked([
       const other = await startAt(harness, [[crm, "queue"]]);
       const waiting = await startAt(harness, [[crm, "queue"]]);
       await approve(harness, runId);
-      only(await store.moveQueued({ tenant, runId, to: 0, moveId: harness.id("move"), actor: "ops" }, call), "moved");
+      only(
+        await store.moveQueued({ tenant, runId, to: 0, moveId: harness.id("move"), actor: "ops" }, call),
+        "moved",
+      );
       assert.deepEqual((await shown(harness, crm)).queue, [runId, waiting]);
       await sweepUntil(harness, () => true);
       assert.deepEqual(await statuses(harness, [runId]), ["waiting"]);
