@@ -202,11 +202,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
 const admission: LockName = { namespace: "admission", name: "" };
 
 function lockRequest(scene: Scene) {
-  return {
-    tenant: scene.tenant,
-    lock: lockOf(scene),
-    token: ownerOf(scene, lockOf(scene)),
-  };
+  return { tenant: scene.tenant, lock: lockOf(scene), token: ownerOf(scene, lockOf(scene)) };
 }
 
 /** New tokens come up all the time: one that gave its place back is not used again. The lock is granted for long. */
