@@ -184,8 +184,8 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
   inspectGate: ({ tenant, command }) => ({ tenant, gate: gateOf(command), limit: command.page }),
   listLedgers: ({ tenant, command }) => ({ tenant, after: "", limit: command.page }),
   moveQueued: ({ tenant, runId, command }) => ({
-    ...{ tenant, runId, actor: "a b", ...credential({ command }) },
-    moveId: `move-${command.consumed}-${command.page}`,
+    ...{ tenant, runId, actor: "a b", moveId: `move-${command.consumed}-${command.page}` },
+    ...credential({ command }),
     to: command.proposes ? "head" : command.pick,
   }),
   findDue: ({ tenant }) => ({ partitions: [partitionOf(tenant)] }),
@@ -202,11 +202,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
 const admission: LockName = { namespace: "admission", name: "" };
 
 function lockRequest(scene: Scene) {
-  return {
-    tenant: scene.tenant,
-    lock: lockOf(scene),
-    token: ownerOf(scene, lockOf(scene)),
-  };
+  return { tenant: scene.tenant, lock: lockOf(scene), token: ownerOf(scene, lockOf(scene)) };
 }
 
 /** New tokens come up all the time: one that gave its place back is not used again. The lock is granted for long. */
@@ -348,8 +344,7 @@ function entryOf(scene: Scene): NewEntry {
       return {
         ...{ kind: "decision", entryId, approvalId: approvalAt(scene) },
         decision: command.stopped ? "rejected" : "approved",
-        hash: command.revoked ? "other" : "h",
-        decidedBy: command.inbox ? "a b" : "b",
+        ...{ hash: command.revoked ? "other" : "h", decidedBy: command.inbox ? "a b" : "b" },
         ...(command.stranger ? { reason: "be cause" } : {}),
         ...(command.proposes ? { decider: { owner: "a b", role: "admin", madeBy: "c" } } : {}),
         ...(command.pick % 3 === 0 ? { unlessSeparate: true } : {}),

@@ -5,8 +5,9 @@ import type { EventRow, EventType } from "../../../src/domain/audit.ts";
 import { isTerminal, parseRunId } from "../../../src/domain/run.ts";
 import { partitionLabel, partitionOf, type TenantId } from "../../../src/domain/tenant.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
+import { mustHold } from "../invariants/violation.ts";
 import type { Change } from "./journaled-records.ts";
-import { tenantOf } from "./known-state.ts";
+import { type KnownState, tenantOf } from "./known-state.ts";
 import { isRemoval } from "./run-checks.ts";
 
 /** Outcomes that may have changed something; all others are refusals and reads. */
@@ -40,6 +41,17 @@ export function mayHaveEffect({ name, request, outcome }: StoreExecution): boole
 /** A job that is parked for its budget, and the turn of one that waits for its rate. */
 function keepsRefusal(because: string): boolean {
   return because === "budget_held" || because === "topic_rate";
+}
+
+/** A revoked key has no effect from the moment of its revocation on. */
+export function checkCredential({ name, request, caller }: StoreExecution, known: KnownState): void {
+  if (!("credential" in request) || request.credential === undefined) return;
+  const { revokedKeyIds = [] } = known.tenant(request.tenant).settings;
+  mustHold(
+    !revokedKeyIds.includes(request.credential),
+    "revocation",
+    () => `${name} by ${caller} had an effect for ${request.credential}, which is revoked`,
+  );
 }
 
 /** Every operation stays within the tenant that it names, or within its partition. */

@@ -7,7 +7,7 @@ import type { Marks } from "../invariants/marks.ts";
 import { mustHold } from "../invariants/violation.ts";
 import type { AnsweredActions } from "./answered-actions.ts";
 import { ApprovalChecks } from "./approval-checks.ts";
-import { eventsWanted, isAudited, isPassing, isWithin, mayHaveEffect } from "./effects.ts";
+import { checkCredential, eventsWanted, isAudited, isPassing, isWithin, mayHaveEffect } from "./effects.ts";
 import { GateChecks } from "./gate-checks.ts";
 import { hasSlot } from "./gate-position.ts";
 import type { GrantChecks } from "./grant-checks.ts";
@@ -91,7 +91,7 @@ export class StateChecks {
       "rule 0",
       () => `${name} answered ${outcome.kind}, but it changed something`,
     );
-    this.#checkCredential(execution);
+    checkCredential(execution, this.#known);
     const touched = new Set<RunId>();
     const tenants = new Set<TenantId>();
     for (const change of changes) {
@@ -196,17 +196,6 @@ export class StateChecks {
     const run = this.#known.run(runOfScope(scope));
     if (run !== undefined && name === "deliver" && request.entry.kind === "retry") run.retried = true;
     return run?.retried === true ? "retried" : "never retried";
-  }
-
-  /** A revoked key has no effect from the moment of its revocation on. */
-  #checkCredential({ name, request, caller }: StoreExecution): void {
-    if (!("credential" in request) || request.credential === undefined) return;
-    const { revokedKeyIds = [] } = this.#known.tenant(request.tenant).settings;
-    mustHold(
-      !revokedKeyIds.includes(request.credential),
-      "revocation",
-      () => `${name} by ${caller} had an effect for ${request.credential}, which is revoked`,
-    );
   }
 
   #judgeLock({ name }: StoreExecution, { scope, member, after }: ChangeOf<"lock">): void {

@@ -164,10 +164,8 @@ const startCases: readonly ConformanceCase[] = [
       const run = ratedRun(harness, rates);
       const before = only(await startRun(harness, run), "queued");
       const { tenant, store } = harness;
-      const moved = await store.moveQueued(
-        { tenant, runId: run.runId, to: "head", moveId: harness.id("move"), actor: "ops" },
-        call,
-      );
+      const move = { tenant, runId: run.runId, to: "head", moveId: "move", actor: "ops" } as const;
+      const moved = await store.moveQueued(move, call);
       assert.equal(moved.kind, "run_not_queued");
       assert.equal(only(await deliver(harness, run.runId, cancelOf(harness)), "applied").status, "cancelled");
       assert.deepEqual(await runStates(harness, [run.runId]), ["cancelled"]);
