@@ -160,7 +160,7 @@ const queueItem = z.object({
     .array(slotHolder)
     .meta({ description: "Some of those that are let through before it, the next first." }),
   holders: z.array(slotHolder).meta({ description: "Some of those that hold the places, the oldest first." }),
-  deadline_at: time,
+  deadline_at: time.exactOptional().meta({ description: "Absent for a run that comes back." }),
   expected_at: time.exactOptional().meta({
     description:
       "An estimate by how often runs that passed the gate ended lately; absent when that is not known.",

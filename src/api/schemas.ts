@@ -55,9 +55,14 @@ const queuePlaceFields = {
     .exactOptional()
     .meta({ description: "The rate that makes it wait, before its first gate." }),
   starts_at: time.exactOptional().meta({ description: "With a rate: when it goes on to its gates." }),
-  level: z.number().exactOptional().meta({ description: "Priority, raised by those behind; 10: first." }),
+  level: z
+    .number()
+    .exactOptional()
+    .meta({ description: "Priority, raised by those behind; 10: first; 11: it comes back." }),
   since: time,
-  deadline_at: time.meta({ description: "If it has not begun by then, it ends as timed_out." }),
+  deadline_at: time.exactOptional().meta({
+    description: "If it has not begun by then, it ends as timed_out. A run that comes back has none.",
+  }),
   position: z
     .number()
     .exactOptional()
@@ -101,7 +106,10 @@ const runFields = {
   parent_step_id: z.string().exactOptional(),
   root_run_id: z.string().exactOptional(),
   priority: z.number().exactOptional().meta({ description: "From 0 to 9; of a run that has gates." }),
-  queue: queuePlace.exactOptional().meta({ description: "While it is queued." }),
+  queue: queuePlace.exactOptional().meta({ description: "While it is queued, or waits to come back." }),
+  places_released: z.literal(true).exactOptional().meta({
+    description: "It has given its places back while it waits, as its workflow asks for with slots.",
+  }),
   end_reason: z.string().exactOptional().meta({
     description:
       "Why a run has ended that never began: queue_deadline_passed, superseded_by and the newer run, or what was said with the cancel.",

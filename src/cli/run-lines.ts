@@ -46,7 +46,8 @@ function queueText({ queue }: Run): string | undefined {
   if (queue === undefined) return undefined;
   if (queue.rate !== undefined) return `for the rate ${queue.rate}, until ${queue.starts_at}`;
   const place = queue.position === undefined ? "" : `at position ${queue.position} `;
-  return `${place}at the gate ${queue.gate}, until ${queue.deadline_at} at most`;
+  const until = queue.deadline_at === undefined ? "to come back" : `until ${queue.deadline_at} at most`;
+  return `${place}at the gate ${queue.gate}, ${until}`;
 }
 
 function statusCell(run: Run): Cell {

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { ApprovalId } from "../../src/domain/approval.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { runOf, start } from "../support/flow-queues.ts";
-import { ben, type FlowPlane, FlowWorld, only, single, work } from "../support/flow-world.ts";
+import { acme, ben, type FlowPlane, FlowWorld, only, single, work } from "../support/flow-world.ts";
 
 const steps = {
   ask: { type: "approval" },
@@ -70,6 +70,21 @@ test("a decision without a free place is told at once, and the run goes on as so
   expect((await approve(scene, decided)).kind).toBe("decided");
   await flow.pass(1_000);
   expect(await flow.status(decided)).toBe("waiting");
+  const why = only(await flow.finish(plane.api.explainRun({ tenant: acme, runId: decided })), "explained");
+  expect(why.explanation).toMatchObject({
+    status: "waiting",
+    open_steps: 1,
+    summary: expect.stringContaining("at position 1"),
+  });
+  expect(why.explanation.waiting_for).toEqual([
+    expect.objectContaining({
+      kind: "queued",
+      gate: "tenant",
+      position: 1,
+      what_to_do: expect.stringContaining("has begun before"),
+    }),
+  ]);
+  expect(why.explanation.waiting_for[0]).not.toHaveProperty("deadline_at");
   const jobs = await flow.finish(plane.poll({ places: 2, waitMs: 5_000 }));
   expect(jobs.map(({ job }) => job.runId).toSorted()).toEqual(busy.toSorted());
   const [first] = jobs;

@@ -2,7 +2,13 @@
 
 import { errorOf, readLetter } from "../../domain/dead-letter.ts";
 import { runRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
-import { type RunProgress, readError, readRunProgress, readStepRecord } from "../../domain/engine/records.ts";
+import {
+  openCount,
+  type RunProgress,
+  readError,
+  readRunProgress,
+  readStepRecord,
+} from "../../domain/engine/records.ts";
 import { type GateId, tenantGate } from "../../domain/gates.ts";
 import { defaultPool, hasLimits } from "../../domain/job.ts";
 import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
@@ -49,7 +55,8 @@ export async function explainRun(
   const { header, records, storeTimeMs: nowMs } = answer;
   const body = records[0]?.body;
   const seen = { tenant, header, run: body === undefined ? undefined : readRunProgress(body), nowMs };
-  if (header.status === "queued")
+  // Queued before it has begun, or to come back to places that it had given back.
+  if (header.status === "queued" || header.gates?.waits !== undefined)
     return { kind: "explained", explanation: await explainQueued(engine, seen) };
   const explanation = isTerminal(header.status)
     ? await explainEnded(engine, seen)
@@ -60,7 +67,7 @@ export async function explainRun(
 /** Looked at for the position, and for how often runs end. */
 const queueLookedAtMax = 100;
 
-async function explainQueued(engine: Engine, { tenant, header, nowMs }: SeenRun): Promise<Explanation> {
+async function explainQueued(engine: Engine, { tenant, header, run, nowMs }: SeenRun): Promise<Explanation> {
   const gate = header.gates?.gates[header.gates.held]?.gate ?? tenantGate;
   const limits = { deadlineMs: engine.config["store.callTimeoutMs"] };
   const { store } = engine.ports;
@@ -77,7 +84,8 @@ async function explainQueued(engine: Engine, { tenant, header, nowMs }: SeenRun)
   const ends = runs.flatMap((run) =>
     passed(run, gate) && run.endedAtMs !== undefined ? [run.endedAtMs] : [],
   );
-  return explainQueuedRun({ header, nowMs, slots, gate: known, ends });
+  const openSteps = run === undefined ? 0 : openCount(run);
+  return explainQueuedRun({ header, nowMs, slots, gate: known, ends, openSteps });
 }
 
 /** A run without a plan has a place in the tenant's gate alone; one that never began freed none. */

@@ -145,11 +145,12 @@ function describeGates({ gates, endReason }: RunHeader) {
   return {
     ...(gates === undefined ? {} : { priority: gates.priority }),
     ...(queue === undefined ? {} : { queue }),
+    ...(gates?.released === true ? { places_released: true as const } : {}),
     ...(endReason === undefined ? {} : { end_reason: endReason }),
   };
 }
 
-function describeQueuePlace({ gates, held, waits, deadlineAtMs, ...start }: RunGates) {
+function describeQueuePlace({ gates, held, waits, deadlineAtMs, released, ...start }: RunGates) {
   const deadline_at = formatTime(deadlineAtMs);
   const { startsAtMs, rate, askedAtMs } = start;
   if (startsAtMs !== undefined && rate !== undefined)
@@ -157,7 +158,8 @@ function describeQueuePlace({ gates, held, waits, deadlineAtMs, ...start }: RunG
   const gate = gates[held]?.gate;
   if (waits === undefined || gate === undefined) return undefined;
   const { level, sinceMs } = waits;
-  return { gate, level, since: formatTime(sinceMs), deadline_at };
+  // A run that comes back waits for as long as it must.
+  return { gate, level, since: formatTime(sinceMs), ...(released === true ? {} : { deadline_at }) };
 }
 
 type Sources = {

@@ -29,13 +29,15 @@ type QueuedRunFacts = Pick<LiveRunFacts, "header" | "slots"> & {
   readonly gate: Part<GateFacts>;
   /** When runs that passed this gate ended lately. */
   readonly ends: readonly number[];
+  /** Of a run that comes back; one that has not begun has none. */
+  readonly openSteps?: number;
 };
 
 /** Of runs ahead and of holders in one answer. */
 const shownMax = 5;
 
 export function explainQueuedRun(facts: QueuedRunFacts): Explanation {
-  const { header, gate, slots } = facts;
+  const { header, gate, slots, openSteps = 0 } = facts;
   const rated = rateItem(header);
   const item = gate.kind === "known" && rated === undefined ? queueItem(facts, gate.value) : rated;
   const stopped = stoppedItem(facts);
@@ -48,7 +50,7 @@ export function explainQueuedRun(facts: QueuedRunFacts): Explanation {
     since: formatTime(header.updatedAtMs),
     summary: `${sentenceOf(item)}${isStopped}`,
     waiting_for: [...stopped, ...(item === undefined ? [] : [item])],
-    open_steps: 0,
+    open_steps: openSteps,
     not_shown: 0,
     unanswered: [
       ...(item === undefined ? ["the gate where it waits"] : []),
@@ -81,10 +83,12 @@ function queueItem({ header, nowMs, ends }: QueuedRunFacts, known: GateFacts): Q
     ...(position === undefined ? {} : { position }),
     ahead: ahead.slice(0, shownMax).map(slotHolder),
     holders: holders.slice(0, shownMax).map(slotHolder),
-    deadline_at: formatTime(header.gates.deadlineAtMs),
+    ...(header.gates.released === true ? {} : { deadline_at: formatTime(header.gates.deadlineAtMs) }),
     ...(expectedMs === undefined ? {} : { expected_at: formatTime(expectedMs) }),
     detail: whoIsThere(ahead, holders),
-    what_to_do: remedy(gate, holders, position === 1 ? undefined : header.runId),
+    what_to_do: header.gates.released
+      ? `Nothing: it has begun before, and goes on when a place is free, before all who have not begun. ${raise(gate)}`
+      : remedy(gate, holders, position === 1 ? undefined : header.runId),
   };
 }
 

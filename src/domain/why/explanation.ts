@@ -69,7 +69,8 @@ export type QueueItem = Item<"queued"> & {
   readonly ahead: readonly SlotHolder[];
   /** Those that hold the places: the end of one frees one. The oldest first. */
   readonly holders: readonly SlotHolder[];
-  readonly deadline_at: string;
+  /** Absent for a run that comes back to places that it had given back. */
+  readonly deadline_at?: string;
   /** By how often runs that passed the gate have ended lately; absent when that is not known. */
   readonly expected_at?: string;
 };
