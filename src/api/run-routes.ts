@@ -6,6 +6,7 @@ import { stepStatuses } from "../domain/engine/records.ts";
 import { atLimitChoices, prioritiesMax } from "../domain/gates.ts";
 import { explanation } from "./explanation-schemas.ts";
 import { anyJson, nothing, pageOf, pageQuery, wholeNumberText } from "./fields.ts";
+import { queuedRun } from "./queue-schemas.ts";
 import type { Route } from "./route.ts";
 import * as schemas from "./schemas.ts";
 
@@ -97,7 +98,7 @@ export const runRoutes = {
       priority: priorityText.exactOptional(),
     }),
     body: anyJson,
-    replies: { 200: z.union([schemas.startedRun, dryRun]), 202: schemas.queuedRun },
+    replies: { 200: z.union([schemas.startedRun, dryRun]), 202: queuedRun },
     errors: [
       "input_invalid",
       "start_expression_failed",
@@ -214,7 +215,7 @@ export const runRoutes = {
     summary: "Start a run anew from one of its steps, with what was done before it.",
     access: operators,
     body: rerunBody,
-    replies: { 200: z.union([schemas.startedRun, rerunPlan]), 202: schemas.queuedRun },
+    replies: { 200: z.union([schemas.startedRun, rerunPlan]), 202: queuedRun },
     errors: [
       "start_expression_failed",
       "queue_full",

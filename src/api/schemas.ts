@@ -4,6 +4,7 @@ import { stepStatuses } from "../domain/engine/records.ts";
 import { jobStates } from "../domain/job.ts";
 import { runStatuses } from "../domain/run.ts";
 import { anyJson, callerName, freeText, time, topic } from "./fields.ts";
+import { queuePlace } from "./queue-schemas.ts";
 
 export const runStatus = z.enum(runStatuses).meta({ id: "RunStatus" });
 
@@ -46,45 +47,6 @@ export const validatedWorkflow = z
 // Runs
 
 export const startedRun = z.object({ run_id: z.string(), status: runStatus }).meta({ id: "StartedRun" });
-
-/** Of a run that waits at a gate, or for its rate. */
-const queuePlaceFields = {
-  gate: z.string().exactOptional().meta({ description: "Absent while it waits for a rate." }),
-  rate: z
-    .string()
-    .exactOptional()
-    .meta({ description: "The rate that makes it wait, before its first gate." }),
-  starts_at: time.exactOptional().meta({ description: "With a rate: when it goes on to its gates." }),
-  level: z
-    .number()
-    .exactOptional()
-    .meta({ description: "Priority, raised by those behind; 10: first; 11: it comes back." }),
-  since: time,
-  deadline_at: time.exactOptional().meta({
-    description: "If it has not begun by then, it ends as timed_out. A run that comes back has none.",
-  }),
-  position: z
-    .number()
-    .exactOptional()
-    .meta({ description: "1 is the next. An estimate: others may come before it, or leave. Not in lists." }),
-};
-
-export const queuePlace = z.object(queuePlaceFields).meta({ id: "QueuePlace" });
-
-export const queuedRun = z
-  .object({
-    run_id: z.string(),
-    status: z.literal("queued"),
-    gate: z.string().exactOptional().meta({ description: "Where it waits: GET /gates/{id}." }),
-    rate: z.string().exactOptional().meta({ description: "Instead of a gate: the rate that makes it wait." }),
-    starts_at: time.exactOptional().meta({ description: "With a rate: when it goes on to its gates." }),
-    position: z.number().meta({ description: "1 is the next; an estimate." }),
-    deadline_at: time,
-  })
-  .meta({
-    id: "QueuedRun",
-    description: "The run waits for a place at a gate or for its rate, and begins by itself.",
-  });
 
 const runFields = {
   id: z.string().meta({ description: "The same as run_id." }),
