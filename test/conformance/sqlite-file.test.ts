@@ -265,7 +265,7 @@ describe("the file", () => {
     const dump = readFileSync(join(import.meta.dirname, "../fixtures/sqlite-schema-8.sql"), "utf8");
     await runSql(directory, dump.replace("user_version = 8", "user_version = 9"));
     await (await openStoreIn(directory)).close();
-    const kinds = ["rate_level", "ledger", "parked", "parked_line", "charge"];
+    const kinds = ["rate_level", "ledger", "parked", "parked_line", "charge", "released"];
     await runSql(
       directory,
       [...kinds.map((kind) => `DROP TABLE ${kind};`), "PRAGMA user_version = 10;"].join("\n"),

@@ -60,6 +60,7 @@ const asking = [
   ...["runs rerun r --from one", "why r"],
   ...["approvals list", "approvals show a", "approve a", "reject a"],
   ...["dlq list", "dlq show l", "dlq retry l", "dlq delete l", "dlq purge --older-than 1d"],
+  "budgets",
   ...["queue list", "queue show g", "queue move r --head", "queue drop r"],
   ...["locks list", "locks show r", "locks break r --fence 1 --reason x"],
   ...[

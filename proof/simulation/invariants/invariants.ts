@@ -36,7 +36,7 @@ const generalInvariants = {
   },
   revocation: {
     statement: "A key that was revoked has no effect from that moment on.",
-    checks: ["proof/simulation/checks/state-checks.ts: #checkCredential"],
+    checks: ["proof/simulation/checks/effects.ts: checkCredential"],
     marks: ["unauthenticated"],
   },
   "rule 0": {
