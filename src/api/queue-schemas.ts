@@ -19,12 +19,9 @@ export const queuePlace = z
     deadline_at: time.exactOptional().meta({
       description: "If it has not begun by then, it ends as timed_out. A run that comes back has none.",
     }),
-    position: z
-      .number()
-      .exactOptional()
-      .meta({
-        description: "1 is the next. An estimate: others may come before it, or leave. Not in lists.",
-      }),
+    position: z.number().exactOptional().meta({
+      description: "1 is the next. An estimate: others may come before it, or leave. Not in lists.",
+    }),
   })
   .meta({ id: "QueuePlace" });
 

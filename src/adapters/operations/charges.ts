@@ -1,6 +1,6 @@
 // Charges: what a claim has taken of rates and reserved in budgets, and how its end settles that, exactly once.
 import { type Amounts, type BudgetId, type Charge, mostOf, settledUsage } from "../../domain/budgets.ts";
-import type { ClaimToken, Job } from "../../domain/job.ts";
+import { type ClaimToken, type Job, notifyTopic } from "../../domain/job.ts";
 import { unitOfRate, wholeUnits } from "../../domain/rates.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import {
@@ -34,7 +34,8 @@ export function judgeMeter(context: Context, tenant: TenantId, job: Job): Verdic
   const rates = topicRates(context, tenant, job.topic);
   const wait = judgeTopicRates(context, tenant, job, rates);
   if (wait !== undefined) return { kind: "waits", wait };
-  const payers = payersOf(context, tenant, job.meter?.budgets);
+  // What the control plane itself writes to its log costs nobody anything.
+  const payers = job.topic === notifyTopic ? [] : payersOf(context, tenant, job.meter?.budgets);
   return judgePayers(context, tenant, payers, job.meter) ?? { kind: "passes", rates, payers };
 }
 

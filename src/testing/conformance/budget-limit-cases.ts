@@ -1,7 +1,7 @@
 // What every store must do at the end of a budget: what does not fit is parked, refused or granted as over it, and crossings are told.
 import assert from "node:assert/strict";
 import { type AtBudget, periodAt } from "../../domain/budgets.ts";
-import type { JobId } from "../../domain/job.ts";
+import { type JobId, notifyTopic } from "../../domain/job.ts";
 import {
   beatWith,
   byWorkflow,
@@ -79,6 +79,14 @@ export const budgetLimitCases: readonly ConformanceCase[] = [
       assert.equal(await claimSaid(harness, other), `claimed over ${workflowBudget}`);
       assert.equal(await ledgerSaid(harness), "0+4 1 parked");
       assert.equal(await ledgerSaid(harness, workflowBudget), "0+4 0 parked");
+    },
+  },
+  {
+    name: "what the control plane itself writes to its log is paid by no budget",
+    async check(harness) {
+      await harness.set(tenantBudget(0));
+      const [notice, other] = (await runOf(harness, [{ topic: notifyTopic }, {}])).jobIds;
+      assert.deepEqual(await said(harness, [notice as JobId, other as JobId]), ["claimed", "budget_held"]);
     },
   },
   {

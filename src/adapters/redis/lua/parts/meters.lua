@@ -85,7 +85,8 @@ function meters.judge(known, limits, job)
   local cost = { meter = meter, rates = ratesOf(limits, job.topic) }
   judgeRates(known, job, cost)
   if cost.refusal then return cost end
-  cost.payers = budgets.payersOf(known, meter.budgets)
+  -- What the control plane itself writes to its log costs nobody anything.
+  cost.payers = job.topic == "interlock.notify" and {} or budgets.payersOf(known, meter.budgets)
   for _, payer in ipairs(cost.payers) do
     local estimate = meter.estimate[payer.unit] or 0
     if payer.amount and not budgets.fits(payer.ledger, payer.amount, estimate) then
