@@ -28,6 +28,7 @@ export function withMeters(random: SeededRandom, swarm: Swarm): Swarm {
     ["hold"],
     ["hold", "reject"],
     ["hold", "reject", "stop"],
+    ["stop", "stop", "hold"],
   ]);
   const amounts = random.pick([
     [4, 12, 60],

@@ -133,7 +133,7 @@ async function beat(
   habit: UsageHabit | undefined,
 ): Promise<boolean> {
   const { world, process, random } = worker;
-  const tells = habit !== undefined && habit !== "never" && worker.usage?.chance(0.5);
+  const tells = habit !== undefined && habit !== "never" && worker.usage?.chance(0.8);
   const usage = tells ? { usage: drawUsage(habit, job.meter?.estimate) } : {};
   const { jobId } = job;
   const gateway = random.pick(world.gateways);
