@@ -36,7 +36,7 @@ export function withMeters(random: SeededRandom, swarm: Swarm): Swarm {
     [8, 200],
   ]);
   // The clock of an embedded store follows no step of the wall clock.
-  const crosses = !swarm.calm && swarm.embedded === undefined && random.chance(0.5);
+  const crosses = !swarm.calm && swarm.embedded === undefined && random.chance(0.7);
   const hour = crosses ? { hourEndsMs: random.integer(200, swarm.chaosMs) } : {};
   return {
     ...swarm,
@@ -148,7 +148,7 @@ export const usageHabits: readonly UsageHabit[] = ["as estimated", "twice", "hal
 /** What an attempt tells of having used, in millionths. */
 export function drawUsage(habit: UsageHabit, estimate: Amounts = {}): Amounts {
   const expected = Object.keys(estimate).length === 0 ? { tokens: millionths } : estimate;
-  const factor = habit === "half" ? 0.5 : habit === "twice" || habit === "in beats" ? 2 : 1;
+  const factor = { "as estimated": 1, twice: 2, half: 0.5, "in beats": 4, never: 1 }[habit];
   return Object.fromEntries(
     Object.entries(expected).map(([unit, amount]) => [unit, Math.round(amount * factor)]),
   );

@@ -105,6 +105,10 @@ export const plantedLimitLuaBugs: readonly TextPatch[] = [
 ];
 
 function bug(name: string, what: string, part: string, find: string, replace: string): TextPatch {
-  const tests = ["test/conformance/store.test.ts", "test/conformance/redis-limits.test.ts"];
+  const tests = [
+    "test/conformance/store.test.ts",
+    "test/conformance/edges.test.ts",
+    "test/conformance/redis-limits.test.ts",
+  ];
   return { name, what, edits: [{ file: `${parts}${part}.lua`, find, replace }], tests };
 }

@@ -19,14 +19,6 @@ export const plantedRateBugs: readonly TextPatch[] = [
     `  return unit === undefined ? 1 : Math.min(1, wholeUnits(job.meter?.estimate[unit] ?? 0));`,
   ),
   bug(
-    "level-ahead-kept-by-refusals",
-    "a rate whose level lies ahead of a clock that was set back refuses starts for as long as the step",
-    "rates",
-    `    if (held.isAhead) keepRate(context, tenant, { id: rate.rate, rate, ...held });
-    return`,
-    `    return`,
-  ),
-  bug(
     "waits-in-vain-for-its-rate",
     "a start waits for its rate although it would not begin before its deadline",
     "rates",
@@ -120,6 +112,6 @@ export const plantedRateBugs: readonly TextPatch[] = [
 ];
 
 function bug(name: string, what: string, file: string, find: string, replace: string): TextPatch {
-  const tests = ["test/conformance/store.test.ts"];
+  const tests = ["test/conformance/store.test.ts", "test/conformance/edges.test.ts"];
   return { name, what, edits: [{ file: `${operations}${file}.ts`, find, replace }], tests };
 }

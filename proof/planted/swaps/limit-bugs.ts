@@ -1,7 +1,12 @@
 // Known mistakes about rates and budgets, put in on purpose.
 
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
-import type { Context, RecordKind, Records } from "../../../src/adapters/operations/records.ts";
+import {
+  type Context,
+  nowMs,
+  type RecordKind,
+  type Records,
+} from "../../../src/adapters/operations/records.ts";
 import { ledgerId, periodAt, readBudgetId } from "../../../src/domain/budgets.ts";
 import { meteredDay } from "../../simulation/large-swarm.ts";
 import type { Swarm } from "../../simulation/swarm.ts";
@@ -102,7 +107,7 @@ function inThisPeriod(context: Context): Context {
       const ledgers = value?.ledgers.map((each) => {
         const budget = each.ledger.slice(0, -17) as Parameters<typeof ledgerId>[0];
         const { per = "hour" } = readBudgetId(budget) ?? {};
-        return { ...each, ledger: ledgerId(budget, periodAt(per, Math.floor(context.nowUs() / 1_000)).startMs) };
+        return { ...each, ledger: ledgerId(budget, periodAt(per, nowMs(context)).startMs) };
       });
       return value && ledgers && { ...value, ledgers };
     },
@@ -177,6 +182,7 @@ export const swappedLimit: Readonly<Record<string, Swap>> = {
   parked_job_forgotten: {
     what: "nobody looks at the jobs that wait for a budget when a result leaves more of it",
     caughtBy: ["INV-36"],
+    seedsMax: 500,
     swarm: meteredDay,
     table: parkedForgotten,
   },

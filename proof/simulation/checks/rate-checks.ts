@@ -105,8 +105,8 @@ export class RateChecks {
     rate.passings = [...rate.passings.slice(-passingsMax), passing];
     rate.largest = Math.max(rate.largest, units);
     const { limit, perMs, burst } = numbers;
-    // What is given back is rounded and counted where it was taken, so that a span may hold one claim more.
-    const most = Math.max(burst, units) + (isMetered ? 1 + rate.largest : 0);
+    // What is given back is counted where it was taken: a span that begins between may hold one unit more.
+    const most = Math.max(burst, units) + (isMetered ? 1 : 0);
     let passed = 0;
     for (const { atMs, units: each } of rate.passings.toReversed()) {
       passed += each;

@@ -70,11 +70,15 @@ function withFlowControl({ swarm }: World, node: EngineNode, definition: JsonVal
 export async function raiseBudgets(world: World, node: EngineNode): Promise<void> {
   const random = node.process.random.stream("raised");
   for (const tenant of world.tenants) {
-    for (const id of workflowIds) {
-      const drawn = drawWorkflow(random, id, world.swarm.leaseMs);
+    const plain = workflowIds.map((id) => drawWorkflow(random, id, world.swarm.leaseMs));
+    for (const drawn of [...drawParent(random), ...plain]) {
       const definition = drawFlowLimits(random, drawn, raised);
       const saved = await node.api.saveWorkflow({ caller: { tenant, actor: "author" }, definition });
-      mustHold(saved.kind === "saved", "liveness", () => `${id} of ${tenant} cannot be saved: ${saved.kind}`);
+      mustHold(
+        saved.kind === "saved",
+        "liveness",
+        () => `a workflow of ${tenant} cannot be saved: ${saved.kind}`,
+      );
     }
   }
 }

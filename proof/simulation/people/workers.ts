@@ -48,7 +48,7 @@ export async function runWorker(world: World, process: SimulatedProcess): Promis
   const habits = {
     leaseMs,
     places: random.integer(1, 3),
-    beats: random.chance(0.7),
+    beats: random.chance(world.swarm.meters === undefined ? 0.7 : 0.9),
     workMax: random.pick([0.1, 0.5, 1.3]),
   };
   const credential = random.pick(credentials);
