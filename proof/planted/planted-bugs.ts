@@ -19,6 +19,7 @@ import { plantedGatewayBugs } from "./patches/gateway-bugs.ts";
 import { plantedJudgeBugs } from "./patches/judge-bugs.ts";
 import { plantedKeyBugs } from "./patches/key-bugs.ts";
 import { plantedLanguageBugs } from "./patches/language-bugs.ts";
+import { plantedLimitLuaBugs } from "./patches/limit-lua-bugs.ts";
 import { plantedLockBugs } from "./patches/lock-bugs.ts";
 import { plantedLoopBugs } from "./patches/loop-bugs.ts";
 import { plantedMemoryBugs } from "./patches/memory-bugs.ts";
@@ -30,6 +31,7 @@ import { plantedProcessBugs } from "./patches/process-bugs.ts";
 import { plantedPublicLockBugs } from "./patches/public-lock-bugs.ts";
 import { plantedQueueBugs } from "./patches/queue-bugs.ts";
 import { plantedQuotaBugs } from "./patches/quota-bugs.ts";
+import { plantedRateBugs } from "./patches/rate-bugs.ts";
 import { plantedRedisBugs } from "./patches/redis-bugs.ts";
 import { plantedReleaseBugs } from "./patches/release-bugs.ts";
 import { plantedRememberedBugs } from "./patches/remembered-bugs.ts";
@@ -52,6 +54,7 @@ import { swappedDurability } from "./swaps/durability-bugs.ts";
 import { swappedFile } from "./swaps/file-bugs.ts";
 import { swappedGate } from "./swaps/gate-bugs.ts";
 import { swappedIsolation } from "./swaps/isolation-bugs.ts";
+import { swappedLimit } from "./swaps/limit-bugs.ts";
 import { swappedOriginals } from "./swaps/originals.ts";
 import { swappedPlace } from "./swaps/place-bugs.ts";
 import { swappedRun } from "./swaps/run-bugs.ts";
@@ -78,6 +81,7 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedSqliteBugs,
   ...plantedKeyBugs,
   ...plantedStopBugs,
+  ...plantedLimitLuaBugs,
   ...plantedLockBugs,
   ...plantedLoopBugs,
   ...plantedMemoryBugs,
@@ -88,6 +92,7 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedProcessBugs,
   ...plantedPublicLockBugs,
   ...plantedLanguageBugs,
+  ...plantedRateBugs,
   ...plantedRedisBugs,
   ...plantedRememberedBugs,
   ...plantedReleaseBugs,
@@ -112,6 +117,7 @@ export const swaps: Readonly<Record<string, Swap>> = {
   ...swappedChild,
   ...swappedPlace,
   ...swappedGate,
+  ...swappedLimit,
   ...swappedFile,
   ...swappedDurability,
   ...swappedSpec,

@@ -36,9 +36,13 @@ import { runWorker } from "./people/workers.ts";
 import type { Crowd } from "./swarm.ts";
 import { type Node, startNode, type World } from "./world.ts";
 
+const hourMs = 3_600_000;
+
 /** Starts everything; it goes on by itself while the kernel runs. */
 export function startChaos(world: World): void {
   const { swarm, tasks } = world;
+  const { hourEndsMs } = swarm.meters ?? {};
+  if (hourEndsMs !== undefined) world.server.jumpClock(hourMs - hourEndsMs);
   const operator = startNode(world, "operator");
   tasks.start(operator.process, "changes", () => runOperator(world, operator));
   if (swarm.workflows !== undefined) {

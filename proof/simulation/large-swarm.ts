@@ -1,6 +1,7 @@
 // Every tenth seed is large: ten times the events, several tenants, everything that people do, and clocks that are set.
 import { createSeededRandom, type SeededRandom } from "../../src/testing/seeded-random.ts";
 import { isGatedSeed, withGates } from "./gated-swarm.ts";
+import { isMeteredSeed, withMeters } from "./metered-swarm.ts";
 import { type Crowd, drawCrowd, drawSwarm, type Swarm } from "./swarm.ts";
 
 export const largeEvery = 10;
@@ -13,7 +14,9 @@ export function swarmOfSeed(
   const random = root.stream("swarm");
   const swarm =
     seed % largeEvery === 0 ? enlarge(random.stream("large"), drawFaulty(random)) : drawSwarm(random);
-  return isGatedSeed(seed) ? gated(random.stream("gates"), swarm) : swarm;
+  if (!isGatedSeed(seed)) return swarm;
+  const withQueues = gated(random.stream("gates"), swarm);
+  return isMeteredSeed(seed) ? withMeters(random.stream("meters"), withQueues) : withQueues;
 }
 
 /** With workflows, whatever else the seed is about. */
@@ -24,6 +27,11 @@ function gated(random: SeededRandom, swarm: Swarm): Swarm {
 /** For what breaks only where runs wait; which load it is follows from the seed. */
 export function gatedDay(swarm: Swarm): Swarm {
   return swarm.gates === undefined ? gated(createSeededRandom(swarm.chaosMs), swarm) : swarm;
+}
+
+/** For what breaks only where rates and budgets limit what runs do. */
+export function meteredDay(swarm: Swarm): Swarm {
+  return swarm.meters === undefined ? withMeters(createSeededRandom(swarm.chaosMs), gatedDay(swarm)) : swarm;
 }
 
 /** All runs wait at one gate. */

@@ -8,6 +8,7 @@ import { checkEndedRun } from "./checks/step-checks.ts";
 import { allRoles, startEngine } from "./engine-node.ts";
 import { mustHold, Violation } from "./invariants/violation.ts";
 import { retryEveryLetter } from "./people/letter-keepers.ts";
+import { raiseBudgets } from "./people/people.ts";
 import { startNode, type World } from "./world.ts";
 
 /** A few leases, back-offs and delays for every step that is left; what takes longer waits for nobody. */
@@ -32,6 +33,10 @@ export async function finishWorkflows(world: World): Promise<void> {
       await approver.process.clock.sleep(100);
     }
   });
+  if (swarm.meters !== undefined) {
+    world.tasks.start(approver.process, "raised budgets", () => raiseBudgets(world, approver));
+    await kernel.run({ until: () => world.tasks.areOver(), eventsMax });
+  }
   for (const tenant of world.tenants) leavePhantomSlot(world, tenant);
   await endAll(world);
   if (approver.process.random.stream("letters").chance(0.5)) {

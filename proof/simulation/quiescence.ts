@@ -8,6 +8,7 @@ import { noBusFaults } from "./bus/simulated-bus.ts";
 import type { StartAttempt } from "./checks/history.ts";
 import { peacefulGates } from "./gated-swarm.ts";
 import { mustHold } from "./invariants/violation.ts";
+import { peacefulMeters } from "./metered-swarm.ts";
 import { finishWorkflows } from "./peace.ts";
 import { start } from "./people/clients.ts";
 import { end } from "./people/enders.ts";
@@ -32,7 +33,7 @@ export async function healAndCheck(world: World): Promise<void> {
     startNode(world, "probe-lock", { strategy: "lock", clockSkewMax: 0 }),
   ] as const;
   const [operator] = probes;
-  const first = peacefulGates(world.swarm);
+  const first = peacefulMeters(world.swarm, peacefulGates(world.swarm));
   tasks.start(operator.process, "limits", () => liftLimits(world, operator, first));
   await runUntilDone(world);
   await finishWorkflows(world);

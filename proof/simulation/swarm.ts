@@ -8,6 +8,7 @@ import { noStoreFaults, type StoreFaults } from "../../src/testing/store-link.ts
 import { type BusFaults, noBusFaults } from "./bus/simulated-bus.ts";
 import { drawEmbedded, drawHarderFaults, drawTail, type HarderFaults } from "./faults/loss-faults.ts";
 import type { GateLoad } from "./gated-swarm.ts";
+import type { MeterLoad } from "./metered-swarm.ts";
 import { type Narrowing, narrowSwarm } from "./narrow-swarm.ts";
 
 export type Swarm = UsualSwarm & HarderFaults & Narrowing;
@@ -28,6 +29,8 @@ type UsualSwarm = {
   readonly lockUsersPerGateway: number;
   /** Present when workflows have gates at which runs wait. */
   readonly gates?: GateLoad;
+  /** Present when starts and work are limited by rates and budgets, too. */
+  readonly meters?: MeterLoad;
   /** Present when gateways also run workflows. */
   readonly workflows?: Crowd;
   /** Limits on running jobs that every tenant has from its first change on, and the pools of the workers. */

@@ -28,6 +28,8 @@ export type KnownRun = {
   poisoned: boolean;
   /** A step of it was given up after too many silent workers, whatever became of the dead letter that said so. */
   claimsLost: boolean;
+  /** A job of it was granted although a budget could not pay for it, and its step failed. */
+  unpaid: boolean;
   /** A dead letter of it was retried. */
   retried: boolean;
 };

@@ -129,8 +129,8 @@ export class PredictedRuns {
 
   /** Cancelled, gone, or with an entry set aside or too many silent workers: then its end is not predicted. */
   #isDisturbed(run: KnownRun): boolean {
-    const { removed, poisoned, claimsLost, retried, cancelRequested } = run;
-    if (removed || poisoned || claimsLost || retried || cancelRequested !== undefined) return true;
+    const { removed, poisoned, claimsLost, unpaid, retried, cancelRequested } = run;
+    if (removed || poisoned || claimsLost || unpaid || retried || cancelRequested !== undefined) return true;
     const scope = `${run.tenant}/${run.runId}`;
     const isUnreadable = this.#records.get("runRecord", scope, "run") === undefined;
     return isUnreadable || rerunOf(this.#records, run) !== undefined;

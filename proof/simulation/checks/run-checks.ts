@@ -329,6 +329,7 @@ function newRun(run: NewRun, { admittedAtMs, status }: StoredRun): KnownRun {
     removed: false,
     poisoned: false,
     claimsLost: false,
+    unpaid: false,
     retried: false,
   };
 }

@@ -16,6 +16,7 @@ import type { Change, ChangeOf, JournaledRecords } from "./journaled-records.ts"
 import { KeyChecks } from "./key-checks.ts";
 import type { KnownState } from "./known-state.ts";
 import { judgeLetters, noteRepeatedResult } from "./letter-checks.ts";
+import { MeterChecks } from "./meter-checks.ts";
 import { PlaceChecks } from "./place-checks.ts";
 import type { PredictedRuns } from "./predicted-runs.ts";
 import { ReleaseChecks } from "./release-checks.ts";
@@ -48,6 +49,7 @@ export class StateChecks {
   readonly #places: PlaceChecks;
   readonly #approvals: ApprovalChecks;
   readonly #gates: GateChecks;
+  readonly #meters: MeterChecks;
   readonly #releases: ReleaseChecks;
   readonly #sightings: Sightings;
   readonly #actions: AnsweredActions;
@@ -70,6 +72,7 @@ export class StateChecks {
     this.#places = new PlaceChecks(known, records, marks);
     this.#approvals = new ApprovalChecks(known, marks);
     this.#gates = new GateChecks(known, records, marks);
+    this.#meters = new MeterChecks(known, records, marks);
   }
 
   observe(execution: StoreExecution): void {
@@ -85,7 +88,10 @@ export class StateChecks {
       this.#grants.observeGuardedWrite(execution, changes.length);
     }
     noteRepeatedResult(execution, this.#known);
-    if (changes.length === 0) return;
+    if (changes.length === 0) {
+      this.#meters.judge(execution, changes);
+      return;
+    }
     mustHold(
       mayHaveEffect(execution),
       "rule 0",
@@ -112,6 +118,7 @@ export class StateChecks {
     }
     for (const tenant of tenants) this.#checkSlotCount(tenant);
     this.#gates.judge(execution, changes);
+    this.#meters.judge(execution, changes);
   }
 
   /** INV-2 over the whole state, independent of the pictures kept along the way. */

@@ -2,6 +2,7 @@
 import type { Invariant } from "./invariant.ts";
 import { admissionInvariants } from "./invariants-of-admission.ts";
 import { gateInvariants } from "./invariants-of-gates.ts";
+import { limitInvariants } from "./invariants-of-limits.ts";
 import { lockInvariants } from "./invariants-of-locks.ts";
 import { workInvariants } from "./invariants-of-work.ts";
 
@@ -56,6 +57,7 @@ const rows = {
   ...lockInvariants,
   ...workInvariants,
   ...gateInvariants,
+  ...limitInvariants,
   ...generalInvariants,
 };
 

@@ -111,6 +111,21 @@ export const markNames = [
   "handed_on_later",
   "granted_run_found_by_sweep",
   "shares_compared",
+  "start_rate_refused",
+  "start_waits_for_rate",
+  "rated_run_goes_on",
+  "topic_rate_refused",
+  "rate_given_back",
+  "rate_overrun",
+  "budget_exhausted",
+  "budget_reserved",
+  "claim_over_budget",
+  "job_parked",
+  "parked_job_goes_on",
+  "usage_by_heartbeat",
+  "worker_told_over_budget",
+  "late_usage_counted",
+  "settled_in_another_period",
 ] as const;
 
 export type Mark = (typeof markNames)[number];

@@ -2,6 +2,7 @@
 import type { TenantId, TenantSettings } from "../../../src/domain/tenant.ts";
 import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
 import { drawGateLimits } from "../gated-swarm.ts";
+import { drawMeterLimits } from "../metered-swarm.ts";
 import { narrowSettings } from "../narrow-swarm.ts";
 import type { Node, World } from "../world.ts";
 
@@ -22,7 +23,9 @@ export async function runOperator(world: World, node: Node): Promise<void> {
 }
 
 function gatedSettings({ swarm }: World, random: SeededRandom, settings: TenantSettings): TenantSettings {
-  return swarm.gates === undefined ? settings : drawGateLimits(random, settings, swarm.gates);
+  const { gates, meters } = swarm;
+  const gated = gates === undefined ? settings : drawGateLimits(random, settings, gates);
+  return meters === undefined ? gated : drawMeterLimits(random, gated, meters);
 }
 
 /** Tries once; true when the change was saved. */

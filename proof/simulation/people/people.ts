@@ -11,6 +11,8 @@ import type { StartAttempt } from "../checks/history.ts";
 import { predictedId } from "../checks/predicted-runs.ts";
 import type { EngineNode } from "../engine-node.ts";
 import { drawFlowControl, nameGates } from "../gated-swarm.ts";
+import { mustHold } from "../invariants/violation.ts";
+import { drawFlowLimits, raised } from "../metered-swarm.ts";
 import { drawParent, parentId } from "../narrow-swarm.ts";
 import type { World } from "../world.ts";
 import { abortedEarly, drawKey } from "./clients.ts";
@@ -59,7 +61,26 @@ function withFlowControl({ swarm }: World, node: EngineNode, definition: JsonVal
   const { id } = definition as { readonly id: string };
   if (swarm.gates === undefined || ungated.includes(id)) return definition;
   const random = node.process.random.stream("gates");
-  return { ...(definition as object), ...drawFlowControl(random, id, swarm.gates) };
+  const gated = { ...(definition as object), ...drawFlowControl(random, id, swarm.gates) };
+  const { meters } = swarm;
+  return meters === undefined ? gated : drawFlowLimits(node.process.random.stream("meters"), gated, meters);
+}
+
+/** With budgets that hold nobody any more. */
+export async function raiseBudgets(world: World, node: EngineNode): Promise<void> {
+  const random = node.process.random.stream("raised");
+  for (const tenant of world.tenants) {
+    const plain = workflowIds.map((id) => drawWorkflow(random, id, world.swarm.leaseMs));
+    for (const drawn of [...drawParent(random), ...plain]) {
+      const definition = drawFlowLimits(random, drawn, raised);
+      const saved = await node.api.saveWorkflow({ caller: { tenant, actor: "author" }, definition });
+      mustHold(
+        saved.kind === "saved",
+        "liveness",
+        () => `a workflow of ${tenant} cannot be saved: ${saved.kind}`,
+      );
+    }
+  }
 }
 
 export const changeWorkflow: Actor = async (world, node, random) => {

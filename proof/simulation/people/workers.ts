@@ -8,6 +8,7 @@ import type { ClaimToken, JobId } from "../../../src/domain/job.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
 import type { SimulatedProcess } from "../../../src/testing/simulated-process.ts";
+import { drawUsage, type UsageHabit, usageHabits } from "../metered-swarm.ts";
 import type { World } from "../world.ts";
 import { credentials } from "./operators.ts";
 import { callRemotely } from "./remote-call.ts";
@@ -28,6 +29,8 @@ type Worker = {
   readonly random: SeededRandom;
   /** Of its own, so that what else happens does not depend on it. */
   readonly handsBack: SeededRandom;
+  /** Present where somebody counts what work uses. */
+  readonly usage: SeededRandom | undefined;
   readonly habits: Habits;
   readonly tenant: TenantId;
   readonly credential: string;
@@ -45,13 +48,14 @@ export async function runWorker(world: World, process: SimulatedProcess): Promis
   const habits = {
     leaseMs,
     places: random.integer(1, 3),
-    beats: random.chance(0.7),
+    beats: random.chance(world.swarm.meters === undefined ? 0.7 : 0.9),
     workMax: random.pick([0.1, 0.5, 1.3]),
   };
   const credential = random.pick(credentials);
   const pool = process.random.stream("pool").pick(world.swarm.pools);
   const handsBack = process.random.stream("hand back");
-  const about = { habits, tenant, credential, pool };
+  const usage = world.swarm.meters === undefined ? undefined : process.random.stream("usage");
+  const about = { habits, tenant, credential, pool, usage };
   const worker: Worker = { world, process, random, handsBack, ...about, stale: undefined };
   let pollId = random.token();
   while (!world.peace.over) {
@@ -93,11 +97,12 @@ async function work(worker: Worker, claimed: ClaimedJob): Promise<void> {
   const { clock } = process;
   const { leaseMs } = habits;
   const workMax = world.peace.begun ? 0.2 : habits.workMax;
+  const habit = worker.usage?.pick(usageHabits);
   const endMs = clock.monotonicMs() + random.integer(1, Math.max(1, Math.floor(leaseMs * workMax)));
   let wanted = true;
   while (wanted && clock.monotonicMs() < endMs) {
     await clock.sleep(Math.min(leaseMs / 3, Math.max(1, endMs - clock.monotonicMs())));
-    if (habits.beats || world.peace.begun) wanted = await beat(worker, claimed);
+    if (habits.beats || world.peace.begun) wanted = await beat(worker, claimed, habit);
   }
   const { token } = claimed;
   if (!wanted && !random.chance(0.3)) {
@@ -122,15 +127,21 @@ async function work(worker: Worker, claimed: ClaimedJob): Promise<void> {
 }
 
 /** False when the claim is lost or the work no longer wanted. */
-async function beat(worker: Worker, { job, token }: ClaimedJob): Promise<boolean> {
+async function beat(
+  worker: Worker,
+  { job, token }: ClaimedJob,
+  habit: UsageHabit | undefined,
+): Promise<boolean> {
   const { world, process, random } = worker;
+  const tells = habit !== undefined && habit !== "never" && worker.usage?.chance(0.8);
+  const usage = tells ? { usage: drawUsage(habit, job.meter?.estimate) } : {};
   const { jobId } = job;
   const gateway = random.pick(world.gateways);
   const answer = await callRemotely(world, process, gateway, answerWithinMs, () =>
     gateway.api.heartbeat({
       caller: callerOf(worker, tenantOfJob(worker, jobId)),
       worker: process.name,
-      beats: [{ jobId, token }],
+      beats: [{ jobId, token, ...usage }],
     }),
   );
   if (answer.kind !== "judged") return true;
@@ -140,9 +151,21 @@ async function beat(worker: Worker, { job, token }: ClaimedJob): Promise<boolean
   return verdict?.kind === "extended" && !verdict.stop;
 }
 
+/** Drawn for each report: one that is sent anew may say something else. */
+function usageOf({ usage }: Worker, { job }: ClaimedJob): Pick<ResultReport, "usage"> {
+  const habit = usage?.pick(usageHabits);
+  if (habit === undefined || habit === "never" || habit === "in beats") return {};
+  return { usage: drawUsage(habit, job.meter?.estimate) };
+}
+
 type NamedReport = { readonly nonce: string; readonly report: ResultReport };
 
-function drawReport(worker: Worker, { job, input }: ClaimedJob, token: ClaimToken): NamedReport {
+function drawReport(worker: Worker, claimed: ClaimedJob, token: ClaimToken): NamedReport {
+  const { nonce, report } = drawOutcome(worker, claimed, token);
+  return { nonce, report: { ...report, ...usageOf(worker, claimed) } };
+}
+
+function drawOutcome(worker: Worker, { job, input }: ClaimedJob, token: ClaimToken): NamedReport {
   const { random, handsBack, world } = worker;
   const nonce = `n${random.token()}`;
   const { jobId } = job;

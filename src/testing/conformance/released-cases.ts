@@ -195,6 +195,44 @@ export const releasedCases = checked([
     },
   },
   {
+    name: "one that comes back does not overtake another for whom a place is free already",
+    async check(harness) {
+      await harness.set({ gates: { crm: { max: 1 } } });
+      const first = await parked(harness);
+      const second = await parked(harness);
+      const other = await startAt(harness, [[crm, "queue"]]);
+      await approve(harness, first);
+      await harness.set({ gates: { crm: { max: 3 } } });
+      const { run } = only(await approve(harness, second), "delivered");
+      assert.equal(run.kind, "handed_over");
+      assert.deepEqual(await shown(harness, crm), { holders: [other], queue: [first, second] });
+      assert.deepEqual((await handOn(harness, crm)).woken, [first, second]);
+    },
+  },
+  {
+    name: "a run that is cancelled while it comes back frees the places that it had again, which the sweep hands on",
+    async check(harness) {
+      await harness.set({ maxConcurrentRuns: 1, gates: { crm: { max: 1 } } });
+      const runId = await parked(harness);
+      const other = await startAt(harness, []);
+      await approve(harness, runId);
+      assert.deepEqual((await shown(harness, crm)).holders, [runId]);
+      const next = await startAt(harness, [[crm, "queue"]]);
+      assert.deepEqual((await shown(harness, crm)).queue, [next]);
+      only(await deliver(harness, runId, cancelOf(harness)), "delivered");
+      assert.deepEqual(await gatesOf(harness, runId), { held: 0, released: undefined, waits: undefined });
+      const { gates } = await sweepUntil(harness, (swept) => swept.gates.length > 0);
+      assert.deepEqual(
+        gates.map(({ gate }) => gate),
+        [crm],
+      );
+      await handOn(harness, crm);
+      assert.deepEqual(await shown(harness, crm), { holders: [next], queue: [] });
+      assert.deepEqual((await shown(harness, tenantGate)).queue, [next]);
+      assert.deepEqual(await endRun(harness, other), [next]);
+    },
+  },
+  {
     name: "its own deadline does not wait either, another timer does",
     async check(harness) {
       await narrow(harness);
