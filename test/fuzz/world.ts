@@ -86,12 +86,14 @@ async function replenish({ ask, acme: keys, plane }: GatewayWorld, knowledge: Kn
     });
   }
   await cancelSome({ ask, keys });
-  for (const [id, steps] of [
+  for (const [id, steps, header = {}] of [
     ["simple", { one: { topic: "work" } }],
     ["guarded", { ok: { type: "approval" }, one: { topic: "work", depends_on: ["ok"] } }],
     ["list", { one: { topic: "list", for_each: "[1, 2, 3]" } }],
+    // The second of its runs waits.
+    ["single", { one: { topic: "work" } }, { concurrency: [{ max: 1, at_limit: "queue" }] }],
   ] as const) {
-    await ask("POST", "/api/v1/workflows", { key: keys.admin, body: { id, steps } });
+    await ask("POST", "/api/v1/workflows", { key: keys.admin, body: { id, steps, ...header } });
     for (let count = 0; count < 2; count += 1) {
       const headers = { "idempotency-key": `k-${id}-${rounds}-${count}` };
       const started = await ask("POST", `/api/v1/workflows/${id}/runs`, {
@@ -99,10 +101,10 @@ async function replenish({ ask, acme: keys, plane }: GatewayWorld, knowledge: Kn
         body: {},
         headers,
       });
-      if (started.status === 200) {
+      if (started.status === 200 || started.status === 202) {
         const runId = String(started.json.run_id);
         knowledge.learn("run", runId);
-        if (id !== "guarded") knowledge.learn(`${id}Run`, runId);
+        if (id === "simple" || id === "list") knowledge.learn(`${id}Run`, runId);
       }
       knowledge.learn("idempotencyKey", headers["idempotency-key"]);
     }

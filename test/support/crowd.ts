@@ -1,6 +1,6 @@
 // Many starts at one gate: sent under keys of their own, and judged by the recorded history when all have ended.
 import { expect } from "vitest";
-import type { Client } from "../../src/sdk/index.ts";
+import { type Client, InterlockConnectionError } from "../../src/sdk/index.ts";
 
 export type Crowd = {
   readonly workflow: string;
@@ -21,13 +21,31 @@ export async function startCrowd(
   const lane = async () => {
     for (const [number, input] of rest) {
       const client = clients[number % clients.length] as Client;
-      const started = await client.runs.start(workflow, input, { idempotencyKey: `start-${number}` });
+      const started = await startedUnder(client, { workflow, input, idempotencyKey: `start-${number}` });
       runs[number] = started.run_id;
       onStarted(started.status);
     }
   };
   await Promise.all(Array.from({ length: width }, lane));
   return runs;
+}
+
+const backWithinMs = 60_000;
+
+/** A server that was killed takes a while to come back: the client gives up before, and is asked again with the same key. */
+async function startedUnder(
+  client: Client,
+  asked: { readonly workflow: string; readonly input: object; readonly idempotencyKey: string },
+) {
+  const { workflow, input, idempotencyKey } = asked;
+  const untilMs = Date.now() + backWithinMs;
+  for (;;) {
+    try {
+      return await client.runs.start(workflow, input, { idempotencyKey });
+    } catch (error) {
+      if (!(error instanceof InterlockConnectionError) || Date.now() > untilMs) throw error;
+    }
+  }
 }
 
 export type CrowdHistory = {
