@@ -193,7 +193,31 @@ export class StateChecks {
         this.#judgeLock(execution, change);
         return;
       // The other kinds are judged together, when all changes are known: places, queues, rates, budgets and indexes.
-      default:
+      case "charge":
+      case "document":
+      case "due":
+      case "ending":
+      case "fence":
+      case "gateQueue":
+      case "heldGate":
+      case "holding":
+      case "keyed":
+      case "ledger":
+      case "line":
+      case "lineKey":
+      case "parked":
+      case "parkedLine":
+      case "place":
+      case "proof":
+      case "queued":
+      case "queuedRun":
+      case "rateLevel":
+      case "ready":
+      case "released":
+      case "running":
+      case "sweepMark":
+      case "tenant":
+      case "ticket":
         return;
     }
   }

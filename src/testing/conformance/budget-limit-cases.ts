@@ -34,19 +34,6 @@ import { callOff, counts, jobState, sweepUntil } from "./run-steps.ts";
 
 export const budgetLimitCases: readonly ConformanceCase[] = [
   {
-    name: "a job that waits is let go when its budget is lowered below what it needs, since no waiting helps any more",
-    async check(harness) {
-      await saveAmount(harness, 10 * usd);
-      const paid = { budgets: [byWorkflow("hold")] };
-      await held(harness, { ...costs(8), ...paid });
-      const jobId = await jobWith(harness, { ...costs(5), ...paid });
-      assert.equal(await claimSaid(harness, jobId), "budget_held");
-      await saveAmount(harness, 4 * usd);
-      await sweepUntil(harness, async () => (await readyJobs(harness)).length > 0);
-      assert.equal(await claimSaid(harness, jobId), `claimed over ${workflowBudget}`);
-    },
-  },
-  {
     name: "of more jobs than one visit lets go the others follow at once, and not at the end of the period",
     async check(harness) {
       await saveAmount(harness, usd);
