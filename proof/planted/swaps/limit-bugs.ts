@@ -66,7 +66,7 @@ const claimedBesideReserved: Operations = {
   claimJobs: (context, request) => operations.claimJobs(withoutReserved(context), request),
 };
 
-/** As if nothing of what a claim took had drained. */
+/** As if nothing of what a claim took had drained, and all that is left were its own. */
 function undrained(context: Context): Context {
   return mapping(
     context,
@@ -74,7 +74,7 @@ function undrained(context: Context): Context {
     (value) =>
       value && {
         ...value,
-        rates: value.rates.map((taken) => ({ ...taken, level: Number.MAX_SAFE_INTEGER })),
+        rates: value.rates.map((taken) => ({ ...taken, units: 1_000_000, level: Number.MAX_SAFE_INTEGER })),
       },
     (value) => value,
   );
@@ -154,8 +154,8 @@ export const swappedLimit: Readonly<Record<string, Swap>> = {
     swarm: meteredDay,
     table: claimedBesideReserved,
   },
-  rate_given_back_twice: {
-    what: "a rate gets back what a claim did not use although that has drained",
+  rate_emptied_by_a_result: {
+    what: "a rate gets back more than what is left of the claim that has ended: its whole level",
     caughtBy: ["INV-35"],
     seedsMax: 500,
     swarm: meteredDay,

@@ -147,15 +147,9 @@ export class StateChecks {
         touched.add(change.member as RunId);
         this.#runs.judge(execution, change);
         return;
-      case "active": {
-        const runId = change.member.slice(17) as RunId;
-        touched.add(runId);
-        const { active, phantoms } = this.#known.tenant(change.scope as TenantId);
-        if (change.after === undefined && phantoms.delete(change.member)) this.#marks.hit("slot_repaired");
-        else if (change.after === undefined) active.delete(runId);
-        else active.add(runId);
+      case "active":
+        this.#followSlot(change, touched);
         return;
-      }
       case "timeline":
         this.#runs.judgeTimeline(execution, change);
         return;
@@ -193,9 +187,42 @@ export class StateChecks {
         this.#judgeLock(execution, change);
         return;
       // The other kinds are judged together, when all changes are known: places, queues, rates, budgets and indexes.
-      default:
+      case "charge":
+      case "document":
+      case "due":
+      case "ending":
+      case "fence":
+      case "gateQueue":
+      case "heldGate":
+      case "holding":
+      case "keyed":
+      case "ledger":
+      case "line":
+      case "lineKey":
+      case "parked":
+      case "parkedLine":
+      case "place":
+      case "proof":
+      case "queued":
+      case "queuedRun":
+      case "rateLevel":
+      case "ready":
+      case "released":
+      case "running":
+      case "sweepMark":
+      case "tenant":
+      case "ticket":
         return;
     }
+  }
+
+  #followSlot({ scope, member, after }: ChangeOf<"active">, touched: Set<RunId>): void {
+    const runId = member.slice(17) as RunId;
+    touched.add(runId);
+    const { active, phantoms } = this.#known.tenant(scope as TenantId);
+    if (after === undefined && phantoms.delete(member)) this.#marks.hit("slot_repaired");
+    else if (after === undefined) active.delete(runId);
+    else active.add(runId);
   }
 
   /** Said by the retry in its inbox, or by one that was applied at once and never stood there. */

@@ -15,13 +15,13 @@ export type Asked = {
   readonly amount: number | undefined;
 };
 
-export type Sums = { spent: number; reserved: number };
+type Sums = { spent: number; reserved: number };
 
 type Touched = { readonly tenant: TenantId; readonly ledger: string; readonly change: number };
 
 type Share = { readonly ledger: string; readonly unit: string; reserved: number };
 
-export type Attempt = {
+type Attempt = {
   readonly tenant: TenantId;
   readonly token: ClaimToken;
   readonly estimate: Amounts;
@@ -153,24 +153,13 @@ export function partsOf(budget: string): BudgetParts {
   return { ...(workflow === undefined ? {} : { workflow }), spec, unit, per };
 }
 
-/** In UTC; a week begins on Monday. */
+const dayMs = 86_400_000;
+
+/** In UTC; the epoch was a Thursday, and weeks begin on Monday. No seed has a budget by month. */
 export function periodOf(per: string, atMs: number): { readonly startMs: number; readonly endMs: number } {
-  const at = new Date(atMs);
-  const [year, month, day] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
-  switch (per) {
-    case "hour": {
-      const hour = at.getUTCHours();
-      return { startMs: Date.UTC(year, month, day, hour), endMs: Date.UTC(year, month, day, hour + 1) };
-    }
-    case "day":
-      return { startMs: Date.UTC(year, month, day), endMs: Date.UTC(year, month, day + 1) };
-    case "week": {
-      const monday = day - ((at.getUTCDay() + 6) % 7);
-      return { startMs: Date.UTC(year, month, monday), endMs: Date.UTC(year, month, monday + 7) };
-    }
-    default:
-      return { startMs: Date.UTC(year, month), endMs: Date.UTC(year, month + 1) };
-  }
+  const lengthMs = per === "hour" ? dayMs / 24 : per === "day" ? dayMs : 7 * dayMs;
+  const sinceStartMs = (atMs + (per === "week" ? 3 * dayMs : 0)) % lengthMs;
+  return { startMs: atMs - sinceStartMs, endMs: atMs - sinceStartMs + lengthMs };
 }
 
 type AskedParts = {

@@ -172,17 +172,18 @@ const periodEdges: readonly Edge[] = [
     },
   },
   {
-    name: "a ledger is removed 35 days after its period",
+    name: "a ledger is removed 35 days after its period, and no late report makes it anew",
     decidedBy: [dueFrom],
     ...{ below: 1, at: 0, above: 0 },
     async look(harness, offset, time) {
       await harness.set(daily(10 * usd));
-      await report(harness, await held(harness, costs(6)), uses(6));
+      const lost = await held(harness, costs(6), 1_000);
       await time.pass((await untilTomorrow(harness)) + 35 * 86_400_000 + offset);
       for (let round = 0; round < 2; round += 1) {
         await sweepOnce(harness);
         await time.pass(0);
       }
+      await report(harness, lost, uses(7));
       return (await ledgers(harness)).length;
     },
   },

@@ -30,9 +30,24 @@ import {
 } from "./budget-steps.ts";
 import { planOf, tenantGate } from "./gate-steps.ts";
 import { type ConformanceCase, call, only } from "./harness.ts";
-import { callOff, counts, jobState } from "./run-steps.ts";
+import { callOff, counts, jobState, sweepUntil } from "./run-steps.ts";
 
 export const budgetLimitCases: readonly ConformanceCase[] = [
+  {
+    name: "of more jobs than one visit lets go the others follow at once, and not at the end of the period",
+    async check(harness) {
+      await saveAmount(harness, usd);
+      const paid = { budgets: [byWorkflow("hold")] };
+      await held(harness, { ...costs(1), ...paid });
+      const { jobIds } = await runOf(
+        harness,
+        Array.from({ length: 101 }, () => ({ ...costs(1), ...paid })),
+      );
+      assert.deepEqual([...new Set(await said(harness, jobIds))], ["budget_held"]);
+      await saveAmount(harness, 1_000 * usd);
+      await sweepUntil(harness, async () => (await ledgerSaid(harness, workflowBudget)) === "0+1 0 parked");
+    },
+  },
   {
     name: "what does not fit beside what is spent and reserved is parked: it hides nobody, and a repeat is answered the same",
     async check(harness) {
