@@ -51,7 +51,9 @@ export class MeterChecks {
       if (answer?.kind !== "extended" || usage === undefined) continue;
       this.#book.hear(jobId, token, usage);
       this.#marks.hit("usage_by_heartbeat");
-      if (answer.overBudget !== undefined) this.#marks.hit("worker_told_over_budget");
+      if (answer.overBudget === undefined) continue;
+      this.#noteUnpaid(jobId);
+      this.#marks.hit("worker_told_over_budget");
     }
   }
 
@@ -121,9 +123,14 @@ export class MeterChecks {
       "INV-36",
       () => `${name} granted ${job.jobId} as one that ${budget} cannot pay for, of which ${amount} are set`,
     );
-    const run = this.#known.run(job.runId);
-    if (run !== undefined) run.unpaid = true;
+    this.#noteUnpaid(job.jobId);
     this.#marks.hit("claim_over_budget");
+  }
+
+  /** Its step fails, whatever its worker would have said. */
+  #noteUnpaid(jobId: JobId): void {
+    const run = this.#known.run(jobId.slice(0, jobId.indexOf(":")));
+    if (run !== undefined) run.unpaid = true;
   }
 
   #park({ name, storeTimeMs }: StoreExecution, tenant: TenantId, job: JobState): void {
