@@ -16,6 +16,7 @@ import {
   perHour,
   ratedRun,
   report,
+  runIdOf,
   saveAmount,
   startSaid,
   tenantBudget,
@@ -24,7 +25,7 @@ import {
   workflowBudget,
 } from "../../src/testing/conformance/budget-steps.ts";
 import { Harness, only } from "../../src/testing/conformance/harness.ts";
-import { claim, jobOf, sweepOnce } from "../../src/testing/conformance/run-steps.ts";
+import { callOff, claim, jobOf, sweepOnce } from "../../src/testing/conformance/run-steps.ts";
 import { type SetClockHost, startSetClockHost } from "../support/set-clock-stores.ts";
 import { silentLog } from "../support/silent-log.ts";
 
@@ -101,6 +102,28 @@ describe("with the server's clock", () => {
     expect(unclaimed.map((each) => each.job.jobId)).toEqual([waiting]);
     expect(await server.command<string[]>("KEYS", `${start}parked*:${harness.tenant}*`)).toEqual([]);
     only(await claim(harness, waiting, harness.claim()), "claimed");
+  });
+
+  test("the line of a budget is forgotten with the last job that is called off while it waits there", async () => {
+    const harness = newHarness(store);
+    const { start, due } = createKeys("interlock").forTenant(harness.tenant);
+    await harness.set(tenantBudget(5 * usd));
+    await held(harness, costs(5));
+    const waiting = [await jobWith(harness, costs(3)), await jobWith(harness, costs(2))];
+    const left = [];
+    for (const jobId of waiting)
+      expect(await claim(harness, jobId, harness.claim())).toMatchObject({ because: "budget_held" });
+    for (const jobId of waiting) {
+      await callOff(harness, runIdOf(jobId), { voidJobs: [jobId] });
+      const lines = await server.command<string[]>("KEYS", `${start}parked*:${harness.tenant}*`);
+      const things = await server.command<string[]>("ZRANGE", due, "0", "-1");
+      const visits = things.filter((each) => each.startsWith(`budget ${harness.tenant} `));
+      left.push([lines.length, visits.length]);
+    }
+    expect(left).toEqual([
+      [2, 1],
+      [0, 0],
+    ]);
   });
 
   test("a job that is born claimed is paid by its workflow's budget alone as well", async () => {

@@ -55,7 +55,7 @@ export const plantedLimitLuaBugs: readonly TextPatch[] = [
   ),
   bug(
     "line-never-forgotten-lua",
-    "a line that holds nobody any more is visited for ever",
+    "a line whose last job was called off is visited at the end of its period, and stands among the lines until then",
     "budgets",
     "  if held[id] == 0 then\n",
     "  if false then\n",

@@ -105,8 +105,8 @@ export class RateChecks {
     rate.passings = [...rate.passings.slice(-passingsMax), passing];
     rate.largest = Math.max(rate.largest, units);
     const { limit, perMs, burst } = numbers;
-    // What is given back is counted where it was taken: a span that begins between may hold one unit more.
-    const most = Math.max(burst, units) + (isMetered ? 1 : 0);
+    // What is given back counts where it was taken, though some of it may have drained since: at most one claim more passes.
+    const most = Math.max(burst, units) + (isMetered ? 1 + rate.largest : 0);
     let passed = 0;
     for (const { atMs, units: each } of rate.passings.toReversed()) {
       passed += each;
