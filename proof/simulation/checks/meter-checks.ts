@@ -53,7 +53,6 @@ export class MeterChecks {
       this.#marks.hit("usage_by_heartbeat");
       if (answer.overBudget === undefined) continue;
       this.#noteUnpaid(jobId);
-      this.#marks.hit("worker_told_over_budget");
     }
   }
 

@@ -31,7 +31,6 @@ export const limitInvariants = {
       "proof/simulation/checks/meter-checks.ts: #compare",
       "proof/simulation/checks/meter-checks.ts: #judgeHead",
       "proof/simulation/checks/meter-checks.ts: #judgeLine",
-      "proof/simulation/peace.ts: whyStuck",
     ],
     marks: [
       "budget_exhausted",
@@ -40,7 +39,6 @@ export const limitInvariants = {
       "job_parked",
       "parked_job_goes_on",
       "usage_by_heartbeat",
-      "worker_told_over_budget",
       "late_usage_counted",
       "settled_in_another_period",
       "failover_with_loss",

@@ -123,7 +123,6 @@ export const markNames = [
   "job_parked",
   "parked_job_goes_on",
   "usage_by_heartbeat",
-  "worker_told_over_budget",
   "late_usage_counted",
   "settled_in_another_period",
 ] as const;
